@@ -28,14 +28,15 @@ macro(meshflow_proto target)
     endif()
 endmacro()
 
-# OP_TABLE: `out`, listing the ops that the given sources define; nothing before graph/op.h exists.
-macro(meshflow_op_table out)
+# OP_TABLE: `out`, listing the ops that the given sources define, and those of instruction sets
+# (`sets`, see MeshflowSets.cmake); nothing before graph/op.h exists.
+macro(meshflow_op_table out sets)
     file(GLOB op_header CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/graph/op.h)
     set(OP_TABLE)
     if(op_header)
         set(OP_TABLE ${out})
         add_custom_command(OUTPUT ${out}
-            COMMAND ${PROJECT_SOURCE_DIR}/tools/gen_op_table.sh ${out} ${PROJECT_SOURCE_DIR}/src/ops
+            COMMAND ${PROJECT_SOURCE_DIR}/tools/gen_op_table.sh ${out} ${PROJECT_SOURCE_DIR}/src/ops ${sets}
             DEPENDS ${ARGN} ${PROJECT_SOURCE_DIR}/tools/gen_op_table.sh
             COMMENT "table of ops")
     endif()

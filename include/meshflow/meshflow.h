@@ -38,6 +38,7 @@
 #include <meshflow/mesh.h>
 #include <meshflow/model.h>
 #include <meshflow/monitored.h>
+#include <meshflow/numerics.h>
 #include <meshflow/server.h>
 #include <meshflow/session.h>
 #include <meshflow/status.h>

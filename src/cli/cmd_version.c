@@ -2,6 +2,7 @@
 /* cmd_version.c - `meshflow version`: versions of the build. */
 #include "base/machine_limits.h"
 #include "cli/command.h"
+#include "graph/op.h"
 
 #include <meshflow/version.h>
 
@@ -16,18 +17,6 @@
 #define COMPILER "gcc " __VERSION__
 #endif
 
-static const char *instruction_set(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-        return "AVX-512";
-    return __builtin_cpu_supports("avx2") ? "AVX2" : "without AVX2";
-#else
-    return "native";
-#endif
-}
-
 void mf_cli_version(mf_buf *out)
 {
     const dnnl_version_t *dnnl = dnnl_version();
@@ -35,9 +24,10 @@ void mf_cli_version(mf_buf *out)
     mf_buf_printf(out, "meshflow %s\n", mf_version());
     mf_buf_printf(out, "built by %s, %s%s%s\n", COMPILER, MF_BUILD,
                   MF_SANITIZERS[0] ? ", sanitizers: " : "", MF_SANITIZERS);
-    mf_buf_printf(out, "kernels for %s; this processor: %s, %d cores\n",
-                  MF_MARCH[0] ? MF_MARCH : "the compiler's default", instruction_set(),
-                  mf_usable_cores());
+    mf_buf_printf(out, "kernels for %s; in use: %s; %d cores\n", mf_isa_available_text(),
+                  mf_isa_name(mf_isa_limit()), mf_usable_cores());
+    mf_buf_printf(out, "numerics class: %s; of bf16: %s\n", mf_numerics_class(false),
+                  mf_numerics_class(true));
     mf_buf_printf(out, "oneDNN %d.%d.%d, SLEEF %d.%d.%d, protobuf-c %s, libzip %s\n", dnnl->major,
                   dnnl->minor, dnnl->patch, SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR,
                   SLEEF_VERSION_PATCHLEVEL, protobuf_c_version(), zip_libzip_version());

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the program `meshflow`: finds the command, runs it, reports its failure. */
 #include "base/exit_code.h"
+#include "base/instruction_set.h"
+#include "base/mem.h"
 #include "base/param.h"
 #include "cli/command.h"
 
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -38,6 +41,21 @@ static mf_status set_params(mf_args *args)
     return MF_OK;
 }
 
+/* Also for processes that this one starts. */
+static mf_status set_numerics(mf_args *args)
+{
+    const char *set = mf_args_value(args, "numerics");
+    mf_status st;
+
+    if (!set)
+        return MF_OK;
+    st = mf_isa_pin(set);
+    args->usage = st != MF_OK;
+    if (st == MF_OK && setenv("MESHFLOW_NUMERICS", set, 1) != 0)
+        st = MF_NOMEM("the environment");
+    return st;
+}
+
 static mf_status print_help(const mf_args *args)
 {
     mf_buf text = { 0 };
@@ -55,6 +73,7 @@ static mf_status main_run(mf_args *args, int argc, char *const *argv)
 {
     MF_TRY(mf_args_parse(args, argc, argv));
     MF_TRY(set_params(args));
+    MF_TRY(set_numerics(args));
     if (mf_args_has(args, "help"))
         return print_help(args);
     if (mf_args_has(args, "version")) {

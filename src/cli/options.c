@@ -16,6 +16,11 @@
 
 const mf_option mf_global_options[] = {
     { .name = "help", .help = "show this help and exit", .letter = 'h' },
+    { .name = "numerics",
+      .value = "SET",
+      .help =
+          "compute with this instruction set: avx2, avx512, avx512_bf16, amx (default: the best "
+          "of this processor)" },
     { .name = "param",
       .value = "NAME=VALUE",
       .help = "set a tunable; `meshflow params` lists them",

@@ -17,7 +17,7 @@ typedef struct build_program_builder {
     int *region; /* by node id; -1: separate item */
     int n_regions;
     int *item_of; /* by node id; -1: constant, or removed */
-    void **states; /* by node id */
+    mf_prepared *kernels; /* by node id */
     bool **leaves; /* by node id: outputs used outside their region */
     mf_plan_ends *ends; /* by region */
     int *region_item;
@@ -30,10 +30,12 @@ static mf_status prepare_node(build_program_builder *b, mf_node *n)
     mf_prepare p = {
         .node = n, .graph = b->c->graph, .arena = b->program->arena, .session = b->c->session
     };
+    const mf_kernel_def *def = mf_node_kernel(n);
     mf_shape *shapes;
     mf_status st;
 
-    if (!n->op || !n->op->prepare)
+    b->kernels[n->id].def = def;
+    if (!def || !def->prepare)
         return MF_OK;
     shapes = MF_ARENA_ARRAY(b->program->arena, mf_shape, n->n_inputs);
     if (!shapes)
@@ -41,14 +43,14 @@ static mf_status prepare_node(build_program_builder *b, mf_node *n)
     for (int i = 0; i < n->n_inputs; i++)
         shapes[i] = mf_compile_facts(b->c, n->inputs[i].node)->shapes[n->inputs[i].port];
     p.in = shapes;
-    st = n->op->prepare(&p);
+    st = def->prepare(&p);
     if (st != MF_OK) {
         char after[300];
 
         (void)snprintf(after, sizeof after, "\n\t [[{{node %.200s}}]]", n->name);
         return mf_error_wrap(st, "", after);
     }
-    b->states[n->id] = p.state;
+    b->kernels[n->id].state = p.state;
     return MF_OK;
 }
 
@@ -70,7 +72,7 @@ static mf_item_kind build_program_kind_of(const mf_node *n)
     case MF_CONTROL_ARG:
         return n->n_inputs == 0 ? MF_ITEM_FEED : MF_ITEM_FETCH;
     default:
-        return n->op->start ? MF_ITEM_ASYNC : MF_ITEM_OP;
+        return mf_node_kernel(n)->start ? MF_ITEM_ASYNC : MF_ITEM_OP;
     }
 }
 
@@ -131,7 +133,7 @@ static bool needs_read(const mf_node *n, int i)
 
     /* Control flow forwards references; any other plain input reads them. */
     return mf_type_is_ref(in.node->out_types[in.port]) && !mf_type_is_ref(n->in_types[i]) &&
-           !(n->op->flags & MF_OP_TAKES_REFS);
+           !(mf_node_kernel(n)->flags & MF_OP_TAKES_REFS);
 }
 
 static mf_status add_node_item(build_program_builder *b, mf_node *n)
@@ -143,10 +145,10 @@ static mf_status add_node_item(build_program_builder *b, mf_node *n)
 
     if (!item)
         return MF_NOMEM("a program");
-    if ((kind == MF_ITEM_OP && !n->op->run))
+    if ((kind == MF_ITEM_OP && !mf_node_kernel(n)->run))
         return MF_FAIL(MF_UNIMPLEMENTED, "op %s has no kernel ({{node %s}})", n->op_name, n->name);
     b->item_of[n->id] = b->program->n_items - 1;
-    item->state = b->states[n->id];
+    item->kernel = b->kernels[n->id];
     for (int i = 0; i < n->n_inputs; i++)
         MF_TRY(bind_input(b, item, i, n->inputs[i], needs_read(n, i)));
     for (int i = 0; i < n->n_controls; i++)
@@ -230,7 +232,7 @@ static mf_status add_region_item(build_program_builder *b, int r, mf_node **node
 
     if (mf_pass_is_on(b->c, "schedule"))
         MF_TRY(mf_region_schedule(b->c, nodes, n, b->leaves));
-    MF_TRY(mf_plan_build(b->c, nodes, n, b->leaves, b->states, b->program->arena, &plan, ends));
+    MF_TRY(mf_plan_build(b->c, nodes, n, b->leaves, b->kernels, b->program->arena, &plan, ends));
     item = add_item(b, MF_ITEM_REGION, nodes[0], ends->n_inputs, ends->n_outputs);
     if (!item)
         return MF_NOMEM("a program");
@@ -521,9 +523,9 @@ mf_status mf_program_build(mf_compile *c, mf_program **out)
         st = MF_NOMEM("a program");
     if (st == MF_OK) {
         pthread_mutex_init(&b.program->lock, NULL);
-        b.states = MF_ARENA_ARRAY(b.program->arena, void *, n);
-        b.program->states = b.states;
-        if (!b.states)
+        b.kernels = MF_ARENA_ARRAY(b.program->arena, mf_prepared, n);
+        b.program->kernels = b.kernels;
+        if (!b.kernels)
             st = MF_NOMEM("a program");
     }
     if (st == MF_OK) {
@@ -552,11 +554,11 @@ void mf_program_free(mf_program *program)
         program->idle = NULL;
         program->free_state(state); /* frees the whole list */
     }
-    for (int64_t i = 0; program->graph && program->states && i < program->graph->n_nodes; i++) {
-        const mf_node *n = program->graph->nodes[i];
+    for (int64_t i = 0; program->graph && program->kernels && i < program->graph->n_nodes; i++) {
+        const mf_prepared *p = &program->kernels[i];
 
-        if (program->states[i] && n->op && n->op->release)
-            n->op->release(program->states[i]);
+        if (p->state && p->def->release)
+            p->def->release(p->state);
     }
     for (int i = 0; i < program->n_items; i++) {
         if (program->items[i].plan)

@@ -238,7 +238,7 @@ static int exit_context(mf_contexts *x, const mf_node *n, int inside)
 
 static bool waits_separately(const mf_node *n)
 {
-    return n->op && n->op->start && !(n->op->flags & MF_OP_JOINT);
+    return n->op && mf_node_kernel(n)->start && !(mf_node_kernel(n)->flags & MF_OP_JOINT);
 }
 
 static int waited_context(mf_contexts *x, const mf_node *n, int ctx)

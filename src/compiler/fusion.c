@@ -38,11 +38,11 @@ static bool has_loop(const fuser *f, const mf_node *n)
 {
     mf_dtype last;
 
-    if (!n->op || !n->op->loop || n->n_inputs != n->op->loop->arity || n->n_outputs != 1 ||
-        n->n_controls > 0 || n->def->is_stateful || n->id >= f->c->n_facts)
+    if (!n->op || !mf_node_kernel(n)->loop || n->n_inputs != mf_node_kernel(n)->loop->arity ||
+        n->n_outputs != 1 || n->n_controls > 0 || n->def->is_stateful || n->id >= f->c->n_facts)
         return false;
     last = n->in_types[n->n_inputs - 1];
-    return mf_dtype_is_valid((int)last) && n->op->loop->fn[last] &&
+    return mf_dtype_is_valid((int)last) && mf_node_kernel(n)->loop->fn[last] &&
            mf_dtype_is_plain(n->out_types[0]) && !mf_type_is_ref(n->out_types[0]);
 }
 
@@ -125,8 +125,8 @@ static bool can_be_first(const fuser *f, const tree *t, const mf_node *p)
     const mf_node *root = t->steps[t->n_steps - 1];
     const mf_dtype type = root->out_types[0];
 
-    return p->op && p->op->flags & MF_OP_THEN && p->n_controls == 0 && !f->taken[p->id] &&
-           p->id < f->c->n_facts && p->out_types[0] == type &&
+    return p->op && mf_node_kernel(p)->flags & MF_OP_THEN && p->n_controls == 0 &&
+           !f->taken[p->id] && p->id < f->c->n_facts && p->out_types[0] == type &&
            (type == MF_DTYPE_F32 || type == MF_DTYPE_F64) && f->uses[p->id] == uses_in_tree(t, p) &&
            mf_shape_equal(fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)p, 0 }),
                           fusion_shape_of(f, (mf_output){ (mf_node *)(uintptr_t)root, 0 })) &&
@@ -174,7 +174,9 @@ static mf_status describe_steps(fuser *f, tree *t, step_attrs *a)
 
         a->ops.strings[i] = (mf_bytes){ s->op->name, strlen(s->op->name) };
         a->types.ints[i] = (int64_t)s->out_types[0];
-        a->params.floats[i] = s->op->loop->param ? mf_node_float(s, s->op->loop->param) : 0.0f;
+        a->params.floats[i] = mf_node_kernel(s)->loop->param
+                                  ? mf_node_float(s, mf_node_kernel(s)->loop->param)
+                                  : 0.0f;
         for (int k = 0; k < s->n_inputs; k++) {
             const int step = step_index(t, s->inputs[k].node);
 

@@ -78,7 +78,8 @@ static double memory_peak_bytes_of(const memory_peak_walker *w, const mf_node *n
 static int reused(const memory_peak_walker *w, const mf_node *n, const int *in, uint64_t reuse,
                   double bytes)
 {
-    for (int i = 0; n->op->flags & MF_OP_INPLACE && i < n->n_inputs && i < REUSED_INPUTS; i++) {
+    for (int i = 0;
+         mf_node_kernel(n)->flags & MF_OP_INPLACE && i < n->n_inputs && i < REUSED_INPUTS; i++) {
         const storage *s = memory_peak_at(w, in[i]);
 
         if (reuse >> i & 1 && s && s->refs == 1 &&
@@ -95,11 +96,11 @@ static mf_status make_output(memory_peak_walker *w, const mf_node *n, int port, 
     int other;
 
     *out = NONE;
-    if (n->op->flags & MF_OP_VIEW && port == 0 && n->n_inputs > 0) {
+    if (mf_node_kernel(n)->flags & MF_OP_VIEW && port == 0 && n->n_inputs > 0) {
         *out = memory_peak_share(w, in[0]);
         return MF_OK;
     }
-    if (n->op->flags & MF_OP_HEAP || mf_type_is_ref(n->out_types[port]))
+    if (mf_node_kernel(n)->flags & MF_OP_HEAP || mf_type_is_ref(n->out_types[port]))
         return MF_OK;
     other = reused(w, n, in, reuse, bytes);
     if (other == NONE)
@@ -132,7 +133,7 @@ static mf_status memory_peak_run_entry(memory_peak_walker *w, const mf_plan *pla
         if (plan->values[e->out[i]].kind == MF_VALUE_HEAP)
             MF_TRY(make_output(w, e->node, i, in, e->reuse, &value[e->out[i]]));
     }
-    MF_TRY(use_scratch(w, e->node, e->state));
+    MF_TRY(use_scratch(w, e->node, e->kernel.state));
     for (int i = 0; i < e->n_drops; i++)
         memory_peak_drop(w, &value[e->drops[i]]);
     return MF_OK;
@@ -173,7 +174,7 @@ static mf_status run_item(memory_peak_walker *w, const mf_item *item, int *token
     case MF_ITEM_ASYNC:
         for (int i = 0; i < item->n_out; i++)
             MF_TRY(make_output(w, item->node, i, tokens, UINT64_MAX, &out[i]));
-        return use_scratch(w, item->node, item->state);
+        return use_scratch(w, item->node, item->kernel.state);
     case MF_ITEM_SWITCH: /* one side is alive; which one is unknown */
     case MF_ITEM_MERGE:
     case MF_ITEM_ENTER:

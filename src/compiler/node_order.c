@@ -61,7 +61,7 @@ static bool is_write(const mf_node *n)
 
 static bool is_view(const mf_node *n)
 {
-    return n->op->flags & MF_OP_VIEW && n->n_inputs > 0;
+    return mf_node_kernel(n)->flags & MF_OP_VIEW && n->n_inputs > 0;
 }
 
 static double node_order_bytes_of(const scheduler *s, const mf_node *n)
@@ -235,7 +235,8 @@ static void node_order_hold(scheduler *s, int p)
 {
     const mf_node *n = s->nodes[p];
     const double made = s->bytes[p] > 0 ? s->bytes[p] : 0, freed = freed_by(s, p);
-    const double now = s->held + (n->op->flags & MF_OP_INPLACE && freed >= made ? 0 : made);
+    const double now =
+        s->held + (mf_node_kernel(n)->flags & MF_OP_INPLACE && freed >= made ? 0 : made);
 
     s->peak = now > s->peak ? now : s->peak;
     s->held += made - freed;

@@ -121,7 +121,8 @@ static bool placeable(const planner *p, const mf_node *n, int port)
     const mf_shape *s = &p->c->facts[n->id].shapes[port];
     int64_t count;
 
-    return mf_pass_is_on(p->c, "place") && !(n->op->flags & (MF_OP_HEAP | MF_OP_VIEW)) &&
+    return mf_pass_is_on(p->c, "place") &&
+           !(mf_node_kernel(n)->flags & (MF_OP_HEAP | MF_OP_VIEW)) &&
            !mf_type_is_ref(n->out_types[port]) && mf_dtype_is_plain(n->out_types[port]) &&
            mf_shape_is_static(s) && mf_shape_count(s, &count) == MF_OK;
 }
@@ -141,7 +142,7 @@ static mf_status add_outputs(planner *p, const mf_node *n, mf_plan_entry *e, int
         MF_TRY(value_add(p, &v, at, &value));
         ports[i] = value + 1;
         e->out[i] = value;
-        if (n->op->flags & MF_OP_VIEW && i == 0)
+        if (mf_node_kernel(n)->flags & MF_OP_VIEW && i == 0)
             p->info[value].root = p->info[e->in[0]].root;
         if (leaves && leaves[i]) {
             MF_TRY(mf_grow(&p->ends->outputs, &p->cap_outputs, p->ends->n_outputs + 1,
@@ -154,7 +155,7 @@ static mf_status add_outputs(planner *p, const mf_node *n, mf_plan_entry *e, int
     return MF_OK;
 }
 
-static mf_status add_entries(planner *p, bool *const *leaves, void *const *states)
+static mf_status add_entries(planner *p, bool *const *leaves, const mf_prepared *kernels)
 {
     p->plan->entries = MF_ARENA_ARRAY(p->arena, mf_plan_entry, p->n_nodes);
     if (!p->plan->entries)
@@ -163,11 +164,9 @@ static mf_status add_entries(planner *p, bool *const *leaves, void *const *state
         const mf_node *n = p->nodes[i];
         mf_plan_entry *e = &p->plan->entries[i];
 
-        *e = (mf_plan_entry){ .node = n,
-                              .run = n->op->run,
-                              .state = states[n->id],
-                              .n_in = n->n_inputs,
-                              .n_out = n->n_outputs };
+        *e = (mf_plan_entry){
+            .node = n, .kernel = kernels[n->id], .n_in = n->n_inputs, .n_out = n->n_outputs
+        };
         e->in = MF_ARENA_ARRAY(p->arena, int32_t, n->n_inputs);
         e->out = MF_ARENA_ARRAY(p->arena, int32_t, n->n_outputs);
         if (!e->in || !e->out)
@@ -204,7 +203,7 @@ static int replaceable_input(const planner *p, const mf_plan_entry *e, int at, i
 {
     const mf_plan_value *o = &p->values[out];
 
-    for (int i = 0; e->node->op->flags & MF_OP_INPLACE && i < e->n_in; i++) {
+    for (int i = 0; e->kernel.def->flags & MF_OP_INPLACE && i < e->n_in; i++) {
         const int v = e->in[i];
         const mf_plan_value *in = &p->values[v];
         int64_t a, b;
@@ -350,9 +349,9 @@ static mf_status copy_ends(planner *p)
     return MF_OK;
 }
 
-static mf_status plan_build(planner *p, bool *const *leaves, void *const *states)
+static mf_status plan_build(planner *p, bool *const *leaves, const mf_prepared *kernels)
 {
-    MF_TRY(add_entries(p, leaves, states));
+    MF_TRY(add_entries(p, leaves, kernels));
     MF_TRY(plan_place(p));
     MF_TRY(add_drops(p));
     mark_reuse(p);
@@ -360,7 +359,8 @@ static mf_status plan_build(planner *p, bool *const *leaves, void *const *states
 }
 
 mf_status mf_plan_build(const mf_compile *c, mf_node *const *nodes, int64_t n, bool *const *leaves,
-                        void *const *states, mf_arena *arena, mf_plan **out, mf_plan_ends *ends)
+                        const mf_prepared *kernels, mf_arena *arena, mf_plan **out,
+                        mf_plan_ends *ends)
 {
     planner p = { .c = c, .nodes = nodes, .n_nodes = n, .arena = arena, .ends = ends };
     mf_status st = MF_OK;
@@ -371,7 +371,7 @@ mf_status mf_plan_build(const mf_compile *c, mf_node *const *nodes, int64_t n, b
     if (!p.plan || !p.value_of)
         st = MF_NOMEM("a plan");
     if (st == MF_OK)
-        st = plan_build(&p, leaves, states);
+        st = plan_build(&p, leaves, kernels);
     if (st == MF_OK) {
         pthread_mutex_init(&p.plan->lock, NULL);
         *out = p.plan;

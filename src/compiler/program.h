@@ -40,10 +40,16 @@ typedef struct mf_item_input {
 
 typedef struct mf_plan mf_plan;
 
+/* The record chosen for a node, and the state of its kernel. */
+typedef struct mf_prepared {
+    const mf_kernel_def *def; /* NULL: none */
+    void *state;
+} mf_prepared;
+
 typedef struct mf_item {
     mf_item_kind kind;
     const mf_node *node; /* for a region: its first node */
-    void *state; /* state from prepare */
+    mf_prepared kernel; /* OP, ASYNC */
     mf_plan *plan; /* regions */
     mf_item_input *in;
     int n_in, n_out;
@@ -81,7 +87,7 @@ typedef struct mf_program {
     int n_regions; /* number of regions and plan entries, for statistics */
     int64_t n_planned;
     int64_t peak_bytes; /* peak memory of a run, without variables and feeds, see memory_peak.c */
-    void **states; /* states from prepare, by node id; released with the program */
+    mf_prepared *kernels; /* by node id; their states are released with the program */
     /* Idle step states for reuse; guarded by lock. */
     pthread_mutex_t lock;
     struct mf_run_state *idle;
@@ -122,8 +128,7 @@ typedef struct mf_plan_read {
 
 typedef struct mf_plan_entry {
     const mf_node *node;
-    mf_status (*run)(mf_kernel *k);
-    void *state;
+    mf_prepared kernel;
     int32_t *in, *out; /* values */
     mf_plan_read *reads;
     int32_t *drops; /* values whose storage is not used after this entry */

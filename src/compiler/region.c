@@ -13,8 +13,9 @@
 
 static bool can_plan(const mf_node *n)
 {
-    return n->op && n->op->run && !n->op->start && n->op->control == MF_CONTROL_NONE &&
-           !(n->op->flags & MF_OP_UNPLANNED) && !mf_node_is_constant(n);
+    return n->op && mf_node_kernel(n)->run && !mf_node_kernel(n)->start &&
+           n->op->control == MF_CONTROL_NONE && !(mf_node_kernel(n)->flags & MF_OP_UNPLANNED) &&
+           !mf_node_is_constant(n);
 }
 
 typedef struct levels {

@@ -18,13 +18,13 @@ MF_MUST mf_status mf_region_schedule(const mf_compile *c, mf_node **nodes, int64
 
 /* A plan for these nodes, in this order. Returns the plan's inputs and outputs as graph outputs;
  * all memory is in `arena`. `leaves[id]`: which outputs are used outside (one bool per port).
- * states[id]: state from prepare. */
+ * kernels[id]: what was prepared. */
 typedef struct mf_plan_ends {
     mf_output *inputs, *outputs;
     int n_inputs, n_outputs;
 } mf_plan_ends;
 MF_MUST mf_status mf_plan_build(const mf_compile *c, mf_node *const *nodes, int64_t n,
-                                bool *const *leaves, void *const *states, mf_arena *arena,
+                                bool *const *leaves, const mf_prepared *kernels, mf_arena *arena,
                                 mf_plan **out, mf_plan_ends *ends);
 
 #endif

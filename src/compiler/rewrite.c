@@ -137,7 +137,7 @@ mf_status mf_compile_sweep(mf_compile *c)
 
 bool mf_node_is_pure(const mf_node *node)
 {
-    if (!node->op || !node->op->run || node->def->is_stateful ||
+    if (!node->op || !mf_node_kernel(node)->run || node->def->is_stateful ||
         node->op->control != MF_CONTROL_NONE)
         return false;
     for (int i = 0; i < node->n_inputs; i++) {
@@ -162,13 +162,14 @@ bool mf_node_has_effect(const mf_node *n)
 
 enum { EVAL_PORTS = 32 };
 
-static mf_status evaluate(const mf_node *node, void *state, const mf_tensor *const *in,
-                          mf_tensor *out, mf_pool *pool)
+static mf_status evaluate(const mf_node *node, const mf_kernel_def *def, void *state,
+                          const mf_tensor *const *in, mf_tensor *out, mf_pool *pool)
 {
     mf_tensor *outs[EVAL_PORTS];
     mf_cancel cancel;
     mf_step step = { .pool = pool, .cancel = &cancel };
     mf_kernel k = { .node = node,
+                    .def = def,
                     .state = state,
                     .step = &step,
                     .in = in,
@@ -180,7 +181,7 @@ static mf_status evaluate(const mf_node *node, void *state, const mf_tensor *con
     for (int i = 0; i < node->n_outputs; i++)
         outs[i] = &out[i];
     mf_cancel_init(&cancel);
-    st = node->op->run(&k);
+    st = def->run(&k);
     mf_cancel_deinit(&cancel);
     return st;
 }
@@ -190,6 +191,7 @@ mf_status mf_node_evaluate(const mf_node *node, const mf_tensor *const *in, mf_t
 {
     mf_arena *arena = mf_arena_new();
     mf_shape shapes[EVAL_PORTS];
+    const mf_kernel_def *def = mf_node_kernel(node);
     mf_prepare p = { .node = node, .arena = arena, .in = shapes };
     mf_status st = arena ? MF_OK : MF_NOMEM("evaluating a node");
 
@@ -197,12 +199,12 @@ mf_status mf_node_evaluate(const mf_node *node, const mf_tensor *const *in, mf_t
         st = MF_FAIL(MF_UNIMPLEMENTED, "{{node %s}} has too many ports to fold", node->name);
     for (int i = 0; st == MF_OK && i < node->n_inputs; i++)
         shapes[i] = in[i]->shape;
-    if (st == MF_OK && node->op->prepare)
-        st = node->op->prepare(&p);
+    if (st == MF_OK && def->prepare)
+        st = def->prepare(&p);
     if (st == MF_OK) {
-        st = evaluate(node, p.state, in, out, pool);
-        if (node->op->release && p.state)
-            node->op->release(p.state);
+        st = evaluate(node, def, p.state, in, out, pool);
+        if (def->release && p.state)
+            def->release(p.state);
     }
     for (int i = 0; st != MF_OK && i < node->n_outputs; i++)
         mf_tensor_clear(&out[i]);

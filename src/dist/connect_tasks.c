@@ -36,7 +36,8 @@ int64_t mf_job_timeout_ns(const mf_strategy_options *o)
  */
 mf_status mf_job_identity(const mf_strategy_call *call, mf_buf *out)
 {
-    mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=", MESHFLOW_VERSION, mf_numerics_class());
+    mf_buf_printf(out, "version=%s\nnumerics=%s\nstrategy=", MESHFLOW_VERSION,
+                  mf_numerics_class(false));
     if (call->settings)
         mf_strategy_text(call->settings, out);
     else

@@ -21,6 +21,7 @@ struct mf_node {
     const char *op_name;
     const char *device; /* "" when unset */
     const mf_op *op; /* NULL: a call of `function` */
+    const struct mf_kernel_def *const *kernels; /* its records, see mf_node_kernel() */
     mf_function *function;
     const mf_opdef *def;
     mf_output *inputs;

@@ -45,7 +45,7 @@ mf_status mf_kernel_alloc(mf_kernel *k, int i, const mf_shape *shape, mf_tensor 
     if (out->data && !out->buffer)
         return MF_FAIL(MF_INTERNAL, "output %d was planned as %s but is %s", i,
                        mf_shape_text(&out->shape, planned), mf_shape_text(shape, actual));
-    if (k->node->op->flags & MF_OP_INPLACE && mf_dtype_is_plain(dtype)) {
+    if (k->def->flags & MF_OP_INPLACE && mf_dtype_is_plain(dtype)) {
         const mf_tensor *in;
 
         MF_TRY(mf_shape_count(shape, &count));

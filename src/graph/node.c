@@ -422,6 +422,7 @@ static mf_status find_op(mf_graph *g, const char *op, mf_node *n)
     n->op = mf_op_find(op);
     if (n->op) {
         n->op_name = n->op->name;
+        n->kernels = mf_op_kernels(n->op);
         return mf_op_def(n->op, &n->def);
     }
     n->function = mf_graph_function(g, op);

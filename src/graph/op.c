@@ -9,9 +9,11 @@
  */
 extern const mf_op *const mf_op_singles[];
 extern const mf_op *const mf_op_families[];
+extern const mf_isa_ops mf_isa_ops_table[]; /* in order; ends with .singles == NULL */
 
 typedef struct op_entry {
     const mf_op *op;
+    const mf_kernel_def *kernels[MF_ISA_COUNT];
     _Atomic(mf_opdef *) def; /* NULL until first use */
 } op_entry;
 
@@ -50,6 +52,8 @@ static void registry_index(op_registry *r, int n)
     qsort(r->ops, (size_t)n, sizeof r->ops[0], op_by_name);
     for (int i = 0; i < n; i++) {
         r->entries[i].op = r->ops[i];
+        for (int k = 0; k < MF_ISA_COUNT; k++)
+            r->entries[i].kernels[k] = &r->ops[i]->kernel;
         if (mf_map_set(&r->names, r->ops[i]->name, &r->entries[i]) != MF_OK)
             return;
     }
@@ -75,6 +79,25 @@ static int op_collect(const mf_op **out)
     return n;
 }
 
+/* The op of a set replaces the record in this set and in those above. */
+static void op_take_kernel(const mf_op *op, mf_isa isa)
+{
+    op_entry *e = mf_map_find(&computed.names, op->name);
+
+    for (int k = (int)isa; e && k < MF_ISA_COUNT; k++)
+        e->kernels[k] = &op->kernel;
+}
+
+static void op_take_set(const mf_isa_ops *set)
+{
+    for (int i = 0; set->singles[i]; i++)
+        op_take_kernel(set->singles[i], set->isa);
+    for (int i = 0; set->families[i]; i++) {
+        for (const mf_op *op = set->families[i]; op->name; op++)
+            op_take_kernel(op, set->isa);
+    }
+}
+
 static void computed_init(void)
 {
     const int n = op_collect(NULL);
@@ -83,6 +106,24 @@ static void computed_init(void)
         return;
     (void)op_collect(computed.ops);
     registry_index(&computed, n);
+    for (int i = 0; mf_isa_ops_table[i].singles; i++)
+        op_take_set(&mf_isa_ops_table[i]);
+}
+
+const mf_kernel_def *const *mf_op_kernels(const mf_op *op)
+{
+    const op_entry *e;
+
+    pthread_once(&computed.once, computed_init);
+    e = mf_map_find(&computed.names, op->name);
+    return e ? e->kernels : NULL;
+}
+
+const mf_kernel_def *mf_kernel_of(const mf_op *op)
+{
+    const mf_kernel_def *const *kernels = mf_op_kernels(op);
+
+    return kernels ? kernels[mf_isa_chosen()] : &op->kernel;
 }
 
 const mf_op *mf_op_find(const char *name)

@@ -10,6 +10,7 @@
 #define MF_GRAPH_OP_H
 
 #include "base/cancel.h"
+#include "base/instruction_set.h"
 #include "base/pool.h"
 #include "base/stop.h"
 #include "graph/graph.h"
@@ -67,6 +68,7 @@ MF_MUST mf_status mf_grad_missing(mf_grad *g);
 
 typedef struct mf_step mf_step;
 typedef struct mf_kernel mf_kernel;
+typedef struct mf_kernel_def mf_kernel_def;
 
 /* The parts of a step that a kernel may access. */
 struct mf_step {
@@ -103,6 +105,7 @@ typedef struct mf_epilogue {
 
 struct mf_kernel {
     const mf_node *node; /* reading attributes is slow: do it in prepare */
+    const mf_kernel_def *def; /* the record that runs */
     void *state;
     mf_step *step;
     const mf_tensor *const
@@ -191,9 +194,9 @@ typedef struct mf_loop {
     const char *param; /* the attribute for mf_span.param, or NULL */
 } mf_loop;
 
-/* ---- the op ---- */
+/* ---- kernel records ---- */
 
-struct mf_split;
+struct mf_rows_query;
 
 enum mf_op_flag {
     MF_OP_INPLACE = 1 << 0, /* outputs may overwrite inputs of the same size */
@@ -213,6 +216,27 @@ enum mf_op_flag {
                                   values */
 };
 
+/* How an op is computed on one device and instruction set. */
+#define MF_KERNEL_FIELDS                                                                           \
+    unsigned flags; /* mf_op_flag */                                                               \
+    mf_status (*prepare)(mf_prepare * p); /* optional */                                           \
+    void (*release)(void *state); /* optional: frees what is not in the arena */                   \
+    mf_status (*run)(mf_kernel * k); /* computes and returns */                                    \
+    void (*start)(mf_kernel * k); /* instead of run, for ops that wait */                          \
+    const mf_loop *loop; /* elementwise ops */                                                     \
+    uint64_t host_in; /* bit i: input i must be in host memory; for records of other devices */    \
+    /* Does it compute each row of a batch independently of the others, with the same bits for any \
+       number of rows? See rows.h; NULL: no. */                                                    \
+    bool (*rows)(const struct mf_rows_query *q);
+
+struct mf_kernel_def {
+    MF_KERNEL_FIELDS
+};
+
+/* ---- the op ---- */
+
+struct mf_split;
+
 /* Ops that the executor implements. */
 typedef enum mf_control_op {
     MF_CONTROL_NONE,
@@ -226,18 +250,20 @@ typedef enum mf_control_op {
     MF_CONTROL_CALL, /* PartitionedCall, If, While, Case: removed by inlining */
 } mf_control_op;
 
+/* The record of the host's baseline instruction set is a part of the op; its fields are initialized
+ * and named like those of the op. All other code reads the record of the node: mf_node_kernel(). */
 struct mf_op {
     const char *name; /* TensorFlow's name: the identity on the wire and in files */
     const char *def; /* signature, see opdef.h; parsed on first use */
-    unsigned flags;
+    union {
+        mf_kernel_def kernel;
+        struct {
+            MF_KERNEL_FIELDS
+        };
+    };
     mf_control_op control;
     mf_status (*infer)(mf_infer *in);
     mf_grad_fn *grad;
-    mf_status (*prepare)(mf_prepare *p); /* optional */
-    void (*release)(void *state); /* optional: frees what is not in the arena */
-    mf_status (*run)(mf_kernel *k); /* computes and returns */
-    void (*start)(mf_kernel *k); /* instead of run, for ops that wait */
-    const mf_loop *loop; /* elementwise ops */
     void (*split)(struct mf_split *s); /* how it can be sharded, see split.h; NULL: not at all */
     /* Inputs and attributes for tests, NULL-terminated; see tests/ops/sample.h for the syntax. */
     const char *const *samples;
@@ -245,14 +271,38 @@ struct mf_op {
 
 #define MF_SAMPLES(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
-/* One line with everything that determines the bits of results on this machine: instruction sets
- * and libraries. Machines of one class compute equal results. */
-const char *mf_numerics_class(void);
+/* One line with everything that determines the bits of results: processes of one class compute
+ * equal results. bf16: of work whose matrix products take bfloat16, for which some instruction sets
+ * round differently. */
+const char *mf_numerics_class_of(mf_isa isa, bool bf16);
+/* The class of this process. */
+const char *mf_numerics_class(bool bf16);
+
+/* ---- kernels of ops ---- */
+
+/* The ops of the sources that were compiled for another instruction set; the op table lists these
+ * sets (tools/gen_op_table.sh). */
+typedef struct mf_isa_ops {
+    mf_isa isa;
+    const mf_op *const *singles; /* ends with NULL */
+    const mf_op *const *families; /* the first entries of arrays that end with .name == NULL */
+} mf_isa_ops;
+
+/* The record of an op for the instruction set in use: that of the highest set, up to this one, that
+ * has the op. This makes the choice of the set final. */
+const mf_kernel_def *mf_kernel_of(const mf_op *op);
+/* The same for the op of a node; NULL: a call of a function. */
+static inline const mf_kernel_def *mf_node_kernel(const mf_node *n)
+{
+    return n->kernels ? n->kernels[mf_isa_chosen()] : n->op ? &n->op->kernel : NULL;
+}
 
 /* ---- registry ---- */
 
 /* NULL when there is no such op. */
 const mf_op *mf_op_find(const char *name);
+/* Its records, by instruction set; NULL: it is not in the registry. */
+const mf_kernel_def *const *mf_op_kernels(const mf_op *op);
 /* The parsed signature. Fails only if `def` is invalid, which a test excludes. */
 MF_MUST mf_status mf_op_def(const mf_op *op, const mf_opdef **out);
 /* All ops ordered by name; *n is their number. */

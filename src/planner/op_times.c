@@ -263,7 +263,7 @@ static mf_status run_accounted(const trial *t, mf_kernel *k, int64_t *scratch)
     step.pool = times->whole;
     helped.step = &step;
     mf_mem_account_begin(account);
-    st = t->n->op->run(&helped);
+    st = k->def->run(&helped);
     mf_mem_account_end(account, &(mf_mem_account_run){ .ops = ++times->tries });
     (void)mf_mem_account_enter(before);
     *scratch = mf_mem_account_largest(account).bytes;
@@ -294,6 +294,7 @@ static mf_status op_times_run(trial *t, void *state, point *out)
                      .local = t->times->resources,
                      .cancel = &cancel };
     mf_kernel k = { .node = t->n,
+                    .def = mf_node_kernel(t->n),
                     .state = state,
                     .step = &step,
                     .in = t->in_at,
@@ -305,7 +306,7 @@ static mf_status op_times_run(trial *t, void *state, point *out)
     int n = 0;
 
     mf_cancel_init(&cancel);
-    st = t->n->op->run(&k);
+    st = k.def->run(&k);
     if (st == MF_OK)
         st = find_scratch(t, &k, &out->scratch);
     while (st == MF_OK && n < MAX_RUNS && all < RUNS_NS) {
@@ -313,7 +314,7 @@ static mf_status op_times_run(trial *t, void *state, point *out)
 
         op_times_leave(t->times);
         begin = op_times_now(t->times);
-        st = t->n->op->run(&k);
+        st = k.def->run(&k);
         took[n] = op_times_now(t->times) - begin;
         all += took[n++];
     }
@@ -357,9 +358,9 @@ static mf_status op_times_measure(trial *t, void *state, point *p)
 /* Ops that forward their inputs, or compute nothing. */
 static bool op_times_is_free(const mf_node *n)
 {
-    return !n->op->run || n->op->start || n->op->flags & MF_OP_VIEW ||
-           strcmp(n->op_name, "VarHandleOp") == 0 || strcmp(n->op_name, "ReadVariableOp") == 0 ||
-           strcmp(n->op_name, "NoOp") == 0;
+    return !mf_node_kernel(n)->run || mf_node_kernel(n)->start ||
+           mf_node_kernel(n)->flags & MF_OP_VIEW || strcmp(n->op_name, "VarHandleOp") == 0 ||
+           strcmp(n->op_name, "ReadVariableOp") == 0 || strcmp(n->op_name, "NoOp") == 0;
 }
 
 static bool can_run(const mf_op_times *t, const mf_compile *c, const mf_node *n)

@@ -79,9 +79,9 @@ static void add_kernels(const predict_device_work *w, const mf_program *program)
         const mf_item *item = &program->items[i];
 
         if (item->kind == MF_ITEM_OP)
-            add_kernel(w, item->node, item->state);
+            add_kernel(w, item->node, item->kernel.state);
         for (int e = 0; item->plan && e < item->plan->n_entries; e++)
-            add_kernel(w, item->plan->entries[e].node, item->plan->entries[e].state);
+            add_kernel(w, item->plan->entries[e].node, item->plan->entries[e].kernel.state);
     }
 }
 

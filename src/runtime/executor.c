@@ -105,7 +105,7 @@ static void start_async(mf_run_state *run, const mf_item *item, mf_ready what)
     if (st != MF_OK)
         mf_kernel_done(&a->kernel, st);
     else
-        item->node->op->start(&a->kernel);
+        item->kernel.def->start(&a->kernel);
 }
 
 /* Wake the caller if the run is complete, or if only the caller can run ready items. The caller
@@ -168,7 +168,7 @@ void mf_kernel_done_dead(mf_kernel *k)
 static bool sees_dead(const mf_item *item)
 {
     return (item->kind == MF_ITEM_OP || item->kind == MF_ITEM_ASYNC) &&
-           item->node->op->flags & MF_OP_SEES_DEAD;
+           item->kernel.def->flags & MF_OP_SEES_DEAD;
 }
 
 /* Runs one ready item. The caller holds the lock before and after. */

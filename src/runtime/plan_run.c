@@ -77,7 +77,8 @@ static mf_status bind_kernels(mf_plan_instance *x)
         for (int i = 0; i < entry->n_out; i++)
             out[i] = &x->values[entry->out[i]];
         x->kernels[e] = (mf_kernel){ .node = entry->node,
-                                     .state = entry->state,
+                                     .def = entry->kernel.def,
+                                     .state = entry->kernel.state,
                                      .step = &x->step,
                                      .in = in,
                                      .out = out,
@@ -177,7 +178,7 @@ static mf_status plan_run_entry(mf_plan_instance *x, int e, mf_trace *trace)
 
     mf_status_page_runs(entry->node->name);
     if (st == MF_OK)
-        st = entry->run(&x->kernels[e]);
+        st = entry->kernel.def->run(&x->kernels[e]);
     if (trace)
         mf_trace_add(trace, entry->node->name, entry->node->op_name, start);
     for (int i = 0; i < entry->n_drops; i++)

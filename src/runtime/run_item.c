@@ -37,7 +37,8 @@ mf_kernel mf_item_kernel(const mf_item *item, const mf_iteration *it, mf_step *s
                         .dead = mf_item_is_dead(item, it),
                         .frame = it->frame->id,
                         .iteration = it->number,
-                        .state = item->state,
+                        .def = item->kernel.def,
+                        .state = item->kernel.state,
                         .step = step,
                         .in = in,
                         .out = out,
@@ -56,7 +57,7 @@ static mf_status run_op(mf_runner *r, const mf_item *item, mf_iteration *it)
     if (!k.dead)
         MF_TRY(mf_item_bind(item, it, r->in));
     mf_status_page_runs(item->node->name);
-    st = item->node->op->run(&k);
+    st = k.def->run(&k);
     if (run->args->trace)
         mf_trace_add(run->args->trace, item->node->name, item->node->op_name, start);
     return st;

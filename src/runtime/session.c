@@ -108,18 +108,6 @@ static mf_status session_session_init(session_local *s, const mf_graph *graph,
     return mf_graph_copy(graph, NULL, &s->graph);
 }
 
-/* Kernels are compiled for an instruction set that the machine may lack. */
-static mf_status check_cpu(void)
-{
-#if defined(__x86_64__)
-    if (!__builtin_cpu_supports("avx2"))
-        return MF_FAIL(MF_FAILED_PRECONDITION,
-                       "this build needs a processor with AVX2; build again with "
-                       "cmake -DMF_MARCH=x86-64");
-#endif
-    return MF_OK;
-}
-
 static void compiled_free(compiled *c)
 {
     if (!c)
@@ -162,7 +150,7 @@ mf_status mf_session_new_shared(const mf_graph *graph, const mf_session_options 
     mf_status st;
 
     *out = NULL;
-    MF_TRY(check_cpu());
+    MF_TRY(mf_isa_check());
     s = mf_calloc(1, sizeof *s);
     if (!s)
         return MF_NOMEM("a session");

@@ -157,6 +157,88 @@ MF_TEST_TIMEOUT(every_op_gives_the_same_bits_for_any_threads_passes_and_after_en
     T_EQ(mf_each_op("bits differ", op_is_stable), 0);
 }
 
+/* ---- instruction sets give the same bits ---- */
+
+static bool sets_agree(const mf_op *op, const char *text, mf_sample *s)
+{
+    mf_answer base = { 0 };
+    mf_case c;
+    bool good = true;
+
+    if (s->fails || s->unordered || mf_case_build(op, s, &c) != MF_OK)
+        return true;
+    mf_isa_switch(MF_ISA_BASE);
+    if (mf_case_run(&c, c.graph, 1, NULL, &base) == MF_OK) {
+        for (int isa = MF_ISA_AVX512; isa < MF_ISA_COUNT; isa++) {
+            if (!mf_isa_is_available((mf_isa)isa))
+                continue;
+            mf_isa_switch((mf_isa)isa);
+            good = compare_with(op, text, &c, &base, c.graph, 1, NULL, mf_isa_name((mf_isa)isa)) &&
+                   good;
+        }
+    }
+    mf_answer_deinit(&base);
+    mf_case_deinit(&c);
+    return good;
+}
+
+/* Random cells, with every exponent. */
+static void fill_cells(void *data, size_t bytes, uint64_t seed)
+{
+    uint64_t *word = data;
+
+    for (size_t i = 0; i < bytes / sizeof *word; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        word[i] = seed ^ seed >> 29;
+    }
+}
+
+enum { LOOP_CELLS = 1037 };
+
+/* Do two loops agree on more elements than a vector has? */
+static bool loops_agree(const mf_op *op, const mf_loop *a, const mf_loop *b, mf_dtype type,
+                        double param)
+{
+    static _Alignas(64) char in[3][LOOP_CELLS * 16 + 64], out[2][LOOP_CELLS * 16 + 64];
+    mf_span s = { .n = LOOP_CELLS, .param = param };
+
+    for (int i = 0; i < 3; i++) {
+        fill_cells(in[i], sizeof in[i], (uint64_t)i + 1);
+        s.in[i] = in[i];
+    }
+    for (int which = 0; which < 2; which++) {
+        memset(out[which], 0, sizeof out[which]);
+        s.out = out[which];
+        (which ? b : a)->fn[type](&s);
+    }
+    if (memcmp(out[0], out[1], sizeof out[0]) == 0)
+        return true;
+    mf_complain(op, mf_dtype_name(type), "the loops of two instruction sets differ");
+    return false;
+}
+
+static bool op_agrees_in_every_set(const mf_op *op)
+{
+    const mf_kernel_def *const *kernels = mf_op_kernels(op);
+    bool good = true;
+
+    for (int isa = MF_ISA_AVX512; isa < MF_ISA_COUNT; isa++) {
+        const mf_loop *base = kernels[MF_ISA_BASE]->loop, *loop = kernels[isa]->loop;
+
+        for (int t = 0;
+             loop && loop != base && mf_isa_is_available((mf_isa)isa) && t < MF_DTYPE_COUNT; t++)
+            good = (!base->fn[t] || loops_agree(op, base, loop, (mf_dtype)t, 0.25)) && good;
+    }
+    return each_sample(op, sets_agree) && good;
+}
+
+MF_TEST_TIMEOUT(every_op_gives_the_same_bits_in_every_instruction_set, 240)
+{
+    if (mf_isa_best() == MF_ISA_BASE)
+        T_SKIP("the processor has the baseline instruction set only");
+    T_EQ(mf_each_op("bits differ", op_agrees_in_every_set), 0);
+}
+
 /* ---- gradients ---- */
 
 /* Float samples are differentiated in double if the op supports it, because differences need

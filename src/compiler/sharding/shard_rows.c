@@ -359,7 +359,7 @@ bool mf_rows_apart(const mf_rows_query *q)
         if (strcmp(rules[i].op, q->node->op_name) == 0)
             return rules[i].rule(q);
     }
-    return q->node->op && q->node->op->loop && elementwise(q);
+    return q->node->op && mf_node_kernel(q->node)->loop && elementwise(q);
 }
 
 /* ---- sums over samples ---- */

@@ -25,7 +25,7 @@ DIVIDE(i64, int64_t)
 static mf_span_fn *collective_ops_loop_of(const char *op, mf_dtype dtype)
 {
     /* cppcheck-suppress CastIntegerToAddressAtReturn ; a function of a table */
-    return mf_op_find(op)->loop->fn[dtype];
+    return mf_kernel_of(mf_op_find(op))->loop->fn[dtype];
 }
 
 static mf_span_fn *find_merge(const char *name, mf_dtype dtype)

@@ -93,7 +93,7 @@ static mf_status equal_run(mf_kernel *k)
         mf_shape_broadcast(&k->in[0]->shape, &k->in[1]->shape, &shape) == MF_OK)
         return mf_loop_run(k);
     MF_TRY(mf_kernel_out(k, 0, &MF_SCALAR, &out));
-    *(uint8_t *)out->data = k->node->op->loop == &not_equal_loop;
+    *(uint8_t *)out->data = k->def->loop == &not_equal_loop;
     return MF_OK;
 }
 

@@ -173,7 +173,7 @@ static mf_status run_many(const mf_kernel *k, const mf_loop *loop, mf_span_fn *f
 
 mf_status mf_loop_run(mf_kernel *k)
 {
-    const mf_loop *loop = k->node->op->loop;
+    const mf_loop *loop = k->def->loop;
     const mf_dtype type = k->in[loop->arity - 1]->dtype;
     mf_span_fn *fn = loop->fn[type];
     double param = 0;

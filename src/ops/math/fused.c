@@ -90,12 +90,13 @@ static mf_status fused_read_step(mf_fused *f, const mf_node *n, int i, int *at, 
     const mf_attr *ops = mf_node_attr(n, "ops"), *types = mf_node_attr(n, "types");
     const mf_attr *args = mf_node_attr(n, "args"), *params = mf_node_attr(n, "params");
     const mf_op *op = mf_op_find(ops->strings[i].data);
+    const mf_loop *loop = op ? mf_kernel_of(op)->loop : NULL;
     mf_dtype in[3] = { 0 };
     fused_step *s = &f->steps[i];
 
-    if (!op || !op->loop || *at + op->loop->arity > args->n)
+    if (!loop || *at + loop->arity > args->n)
         return MF_FAIL(MF_INVALID_ARGUMENT, "step %d is not an elementwise op", i);
-    *s = (fused_step){ .arity = op->loop->arity, .param = (double)params->floats[i] };
+    *s = (fused_step){ .arity = loop->arity, .param = (double)params->floats[i] };
     for (int a = 0; a < s->arity; a++) {
         const int64_t arg = args->ints[(*at)++];
 
@@ -106,9 +107,9 @@ static mf_status fused_read_step(mf_fused *f, const mf_node *n, int i, int *at, 
     }
     made[i] = (mf_dtype)types->ints[i];
     if (!types_fit(op, in, s->arity, made[i]) || !mf_dtype_is_plain(made[i]) ||
-        !op->loop->fn[in[s->arity - 1]])
+        !loop->fn[in[s->arity - 1]])
         return MF_FAIL(MF_INVALID_ARGUMENT, "step %d (%s) has no loop for its types", i, op->name);
-    s->fn = op->loop->fn[in[s->arity - 1]];
+    s->fn = loop->fn[in[s->arity - 1]];
     return MF_OK;
 }
 

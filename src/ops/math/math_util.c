@@ -4,13 +4,11 @@
 
 mf_status mf_loop_run_hidden(mf_kernel *k, const mf_loop *loop)
 {
-    mf_op op = *k->node->op;
-    mf_node node = *k->node;
+    mf_kernel_def def = *k->def;
     mf_kernel inner = *k;
 
-    op.loop = loop;
-    node.op = &op;
-    inner.node = &node;
+    def.loop = loop;
+    inner.def = &def;
     return mf_loop_run(&inner);
 }
 

@@ -8,7 +8,7 @@
 enum { MAX_OPERANDS = MF_BROADCAST_INPUTS };
 
 typedef struct then_state {
-    const mf_op *op; /* the first op */
+    const mf_kernel_def *first; /* the kernel of the first op */
     void *op_state;
     int n_in; /* its inputs */
     mf_fused *steps;
@@ -19,17 +19,19 @@ typedef struct steps_then {
     mf_fused_run run;
 } steps_then;
 
-/* "_<Name>Then" */
-static const mf_op *first_op(const mf_node *node)
+/* Of "_<Name>Then". */
+static const mf_kernel_def *first_kernel(const mf_node *node)
 {
     const size_t n = strlen(node->op_name), wrap = strlen("_Then");
+    const mf_op *op;
     char name[64];
 
     if (n <= wrap || n - wrap >= sizeof name)
         return NULL;
     memcpy(name, node->op_name + 1, n - wrap);
     name[n - wrap] = '\0';
-    return mf_op_find(name);
+    op = mf_op_find(name);
+    return op ? mf_kernel_of(op) : NULL;
 }
 
 mf_status mf_epilogue_prepare(mf_prepare *p)
@@ -43,12 +45,12 @@ mf_status mf_epilogue_prepare(mf_prepare *p)
         return MF_NOMEM("a fused op");
     if (more >= MAX_OPERANDS)
         return MF_FAIL(MF_INVALID_ARGUMENT, "a fused op of %d operands", more + 1);
-    s->op = first_op(node);
+    s->first = first_kernel(node);
     s->n_in = node->n_inputs - more;
     for (int i = 0; i < more; i++)
         types[i + 1] = node->in_types[s->n_in + i];
     MF_TRY(mf_fused_read(node, types, more + 1, p->arena, &s->steps));
-    MF_TRY(s->op->prepare(p));
+    MF_TRY(s->first->prepare(p));
     s->op_state = p->state;
     p->state = s;
     return MF_OK;
@@ -58,8 +60,8 @@ void mf_epilogue_release(void *state)
 {
     then_state *s = state;
 
-    if (s && s->op->release)
-        s->op->release(s->op_state);
+    if (s && s->first->release)
+        s->first->release(s->op_state);
 }
 
 /* Output 0, with the shape that the op will produce. */
@@ -114,5 +116,5 @@ mf_status mf_epilogue_run(mf_kernel *k)
     first.state = s->op_state;
     first.n_in = s->n_in;
     first.then = &then.base;
-    return s->op->run(&first);
+    return s->first->run(&first);
 }

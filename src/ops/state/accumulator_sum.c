@@ -13,7 +13,7 @@ static mf_status find_add(mf_dtype dtype, mf_span_fn **add)
 {
     const mf_op *op = mf_op_find("AddV2");
 
-    *add = op && op->loop ? op->loop->fn[dtype] : NULL;
+    *add = op ? mf_kernel_of(op)->loop->fn[dtype] : NULL;
     if (!*add || !mean_loop.fn[dtype])
         return MF_FAIL(MF_UNIMPLEMENTED, "no accumulator for type %s", mf_dtype_name(dtype));
     return MF_OK;

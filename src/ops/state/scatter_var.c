@@ -203,8 +203,9 @@ static mf_status scatter_var_slice_run(mf_kernel *k)
 static mf_status scatter_var_gather_prepare(mf_prepare *p)
 {
     const mf_op *op = mf_op_find("GatherV2");
+    const mf_kernel_def *def = op ? mf_kernel_of(op) : NULL;
 
-    return op && op->prepare ? op->prepare(p) : MF_OK;
+    return def && def->prepare ? def->prepare(p) : MF_OK;
 }
 
 /* A scalar tensor over a local number, such as an axis. */
@@ -235,7 +236,7 @@ static mf_status read_by(mf_kernel *k, const char *op_name, int n_in)
         st = MF_FAIL(MF_INVALID_ARGUMENT, "variable %s is of type %s, read as %s", v->name,
                      mf_dtype_name(value.dtype), mf_dtype_name(k->node->out_types[0]));
     else
-        st = op ? op->run(&inner) : MF_FAIL(MF_INTERNAL, "no op %s", op_name);
+        st = op ? mf_kernel_of(op)->run(&inner) : MF_FAIL(MF_INTERNAL, "no op %s", op_name);
     mf_tensor_clear(&value);
     return st;
 }

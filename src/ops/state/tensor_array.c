@@ -161,7 +161,7 @@ static mf_status tensor_array_add_to(const mf_array *a, mf_array_item *item, int
                                      const mf_tensor *v)
 {
     const mf_op *op = mf_op_find("AddV2");
-    mf_span_fn *add = op && op->loop ? op->loop->fn[a->dtype] : NULL;
+    mf_span_fn *add = op ? mf_kernel_of(op)->loop->fn[a->dtype] : NULL;
     char have[MF_SHAPE_TEXT], with[MF_SHAPE_TEXT];
     mf_tensor sum = { 0 };
 

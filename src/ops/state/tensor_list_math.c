@@ -68,7 +68,7 @@ static mf_status sum_lists(const mf_tensor *a, const mf_tensor *b, int depth, mf
 
 static mf_status sum_items(const mf_tensor *a, const mf_tensor *b, int depth, mf_tensor *out)
 {
-    const mf_loop *add = mf_op_find("AddV2")->loop;
+    const mf_loop *add = mf_kernel_of(mf_op_find("AddV2"))->loop;
     char have[MF_SHAPE_TEXT], want[MF_SHAPE_TEXT];
 
     if (a->dtype == MF_DTYPE_INVALID || b->dtype == MF_DTYPE_INVALID) { /* zero */

@@ -223,7 +223,7 @@ static mf_status update_prepare(mf_prepare *p)
     if (add || sub) {
         const mf_op *op = mf_op_find(add ? "AddV2" : "Sub");
 
-        s->loop = op ? op->loop : NULL;
+        s->loop = op ? mf_kernel_of(op)->loop : NULL;
     }
     p->state = s;
     return MF_OK;

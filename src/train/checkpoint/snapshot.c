@@ -27,6 +27,7 @@ static const char groups_name[] = "_meshflow/groups"; /* by group: mf_train_prog
 struct mf_snapshot {
     int64_t step;
     bool of_trainer; /* it has fields */
+    const char *numerics; /* class of its bits; NULL: unknown */
     char run[MF_RUN_ID]; /* "": none */
     int64_t fields[N_FIELDS];
     int64_t groups, left_at[MF_MOST_GROUPS]; /* see mf_train_progress */
@@ -87,6 +88,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
         return MF_NOMEM("a snapshot");
     s->step = t->step;
     s->of_trainer = true;
+    s->numerics = t->numerics;
     memcpy(s->run, t->run, sizeof s->run);
     s->fields[EPOCH] = t->epoch;
     s->fields[FIRST] = t->first;
@@ -247,7 +249,7 @@ static mf_status write_bundle(const mf_snapshot *s, const char *prefix)
     mf_status st;
 
     MF_TRY(mf_bundle_writer_new(prefix, &w));
-    st = s->of_trainer ? snapshot_write_text(w, numerics_name, mf_numerics_class()) : MF_OK;
+    st = s->numerics ? snapshot_write_text(w, numerics_name, s->numerics) : MF_OK;
     if (st == MF_OK && s->run[0])
         st = snapshot_write_text(w, MF_RUN_NAME, s->run);
     for (int i = 0; st == MF_OK && s->of_trainer && i < N_FIELDS; i++)
