@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""All-reduce between processes of one host against gloo (PyTorch) and Open MPI, if they are installed. One row each:
+"""All-reduce between processes of one host against gloo (PyTorch) and Open MPI (in shared memory, its default, and over
+TCP), if they are installed. Ours: in shared memory, and over Unix sockets. One row each:
 subject, size, Meshflow, the peer, ratio (above 1: Meshflow is faster), and the ratio of the best tenths, which are
 less sensitive to load.
 
@@ -58,8 +59,9 @@ def peers(n):
         print("# without gloo: there is no PyTorch (tools/make_peer_venv.sh torch)")
     program = open_mpi_program()
     if program:
-        yield Worker("openmpi", ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(n),
-                                 program])
+        mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(n)]
+        yield Worker("openmpi", [*mpirun, program])
+        yield Worker("openmpi-tcp", [*mpirun, "--mca", "btl", "tcp,self", program])
 
 
 def text(size):

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-enum { MF_PLUGIN_ABI = 6 };
+enum { MF_PLUGIN_ABI = 7 };
 
 struct mf_frame;
 struct mf_transport_kind;

@@ -8,10 +8,9 @@
 
 typedef mf_shm_group shared;
 
-enum {
-    ALONE = 16 << 10
-}; /* bytes of a sum that each member computes redundantly, to save a
-      synchronisation */
+/* Bytes of a sum that each member computes redundantly: this saves a synchronisation. Two members
+ * do not move more bytes for it, but add more, which counts once the data comes from memory. */
+enum { ALONE = 16 << 10, ALONE_PAIR = 8 << 20 };
 
 static mf_segment_words *words(const shared *s, int rank)
 {
@@ -103,6 +102,7 @@ typedef struct reduction {
     mf_reduction_tree_part *parts; /* of all members */
     int n;
     size_t cell;
+    bool sliced; /* each member adds up a slice of every chunk, and does not publish its own */
     int64_t most; /* elements of a chunk */
     int64_t chunks, shown; /* number of chunks; number of published chunks */
     unsigned base; /* turn of the first chunk */
@@ -137,18 +137,35 @@ static const char *own_part(const reduction *x, int i, int64_t chunk)
     return (const char *)x->r->data[i] + (size_t)(chunk * x->most) * x->cell;
 }
 
+/* First element of a member's slice of the chunk. */
+static int64_t slice_begin(const reduction *x, int64_t chunk, int rank)
+{
+    return mf_group_cut(&x->s->head, shm_collectives_count_of(x, chunk), rank);
+}
+
+static void shm_collectives_copy(reduction *x, char *to, const char *from, int64_t first,
+                                 int64_t end)
+{
+    const size_t at = (size_t)first * x->cell, bytes = (size_t)(end - first) * x->cell;
+
+    memcpy(to + at, from + at, bytes);
+    x->s->head.bytes += (int64_t)bytes;
+}
+
 /* Publishes this member's next chunk, in a free slot. */
 static void shm_collectives_show(reduction *x)
 {
     shared *s = x->s;
-    const int64_t chunk = x->shown++;
-    const size_t bytes = (size_t)shm_collectives_count_of(x, chunk) * x->cell;
+    const int64_t chunk = x->shown++, count = shm_collectives_count_of(x, chunk);
     const unsigned turn = x->base + (unsigned)chunk;
+    const int64_t own = x->sliced ? slice_begin(x, chunk, s->head.rank) : count;
+    const int64_t own_end = x->sliced ? slice_begin(x, chunk, s->head.rank + 1) : count;
     char *to = data_of(s, s->head.rank, turn);
 
-    for (int i = 0; i < x->r->n_parts[s->head.rank]; i++)
-        memcpy(to + (size_t)i * bytes, own_part(x, i, chunk), bytes);
-    s->head.bytes += (int64_t)bytes * x->r->n_parts[s->head.rank];
+    for (int i = 0; i < x->r->n_parts[s->head.rank]; i++, to += (size_t)count * x->cell) {
+        shm_collectives_copy(x, to, own_part(x, i, chunk), 0, own);
+        shm_collectives_copy(x, to, own_part(x, i, chunk), own_end, count);
+    }
     shm_collectives_post(s, &x->r->call, turn, x->r->count * (int64_t)x->cell);
 }
 
@@ -210,11 +227,12 @@ static mf_status shm_collectives_add_slice(reduction *x, int64_t chunk)
 {
     shared *s = x->s;
     const unsigned turn = x->base + (unsigned)chunk;
-    const int64_t from = mf_group_cut(&s->head, shm_collectives_count_of(x, chunk), s->head.rank);
-    const int64_t to = mf_group_cut(&s->head, shm_collectives_count_of(x, chunk), s->head.rank + 1);
+    const int64_t from = slice_begin(x, chunk, s->head.rank);
+    const int64_t to = slice_begin(x, chunk, s->head.rank + 1);
     char *result = data_of(s, s->head.size, turn);
 
     MF_TRY(shm_collectives_add_up(x, chunk, from, to, result + (size_t)from * x->cell));
+    s->head.bytes += (to - from) * (int64_t)x->cell;
     mf_segment_set(s->seg, s->head.rank, &words(s, s->head.rank)->reduced, turn + 1);
     return MF_OK;
 }
@@ -258,14 +276,19 @@ static mf_status sum_alone(reduction *x)
     return MF_OK;
 }
 
+static bool is_sliced(const mf_group *g, int64_t bytes)
+{
+    return g->size > 1 && bytes > (g->size == 2 ? ALONE_PAIR : ALONE);
+}
+
 static mf_status shared_all_reduce(mf_group *g, const mf_reduce *r)
 {
     reduction x;
     mf_status st = reduction_init(&x, (shared *)g, r);
-    const bool alone = g->size <= 2 || r->count * (int64_t)x.cell <= ALONE;
 
+    x.sliced = is_sliced(g, r->count * (int64_t)x.cell);
     if (st == MF_OK)
-        st = alone ? sum_alone(&x) : sum_in_slices(&x);
+        st = x.sliced ? sum_in_slices(&x) : sum_alone(&x);
     mf_free(x.parts);
     return st;
 }

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/param.h"
+#include "base/spin.h"
 #include "observe/wait_report.h"
 
 #include <errno.h>
@@ -216,34 +217,24 @@ static mf_status shm_segment_check(const mf_group *g, mf_group_wait *w, atomic_u
     return st != MF_OK && mf_segment_reached(word, turn) ? MF_OK : st;
 }
 
-static void pause_a_moment(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
-/* Sleeping and waking takes longer than most waits, so poll first. If other processes compete for
- * the processor, the awaited member may be among them, and polling is useless: the number of polls
- * is reduced after a failure, set to twice the number that sufficed after a success, and
- * occasionally reset to the maximum, because conditions change. (Not sched_yield(): on a busy
- * machine it can take milliseconds to return.) */
+/* Waits that end at once teach nothing. */
 static bool poll_word(const mf_segment *s, atomic_uint *word, unsigned turn)
 {
-    enum { LEAST = 50, TRY = 32 };
-    static _Thread_local int64_t patience = LEAST;
-    static _Thread_local unsigned waits;
-    const int64_t most = s->oversubscribed ? LEAST : MF_PARAM(comm_spin_rounds);
-    const int64_t limit = waits++ % TRY == 0 || patience > most ? most : patience;
+    enum { LEAST = 50 };
+    static _Thread_local mf_spin spin;
+    int64_t limit;
 
+    if (mf_segment_reached(word, turn))
+        return true;
+    limit = mf_spin_limit(&spin, LEAST, s->oversubscribed ? LEAST : MF_PARAM(comm_spin_rounds));
     for (int64_t i = 0; i < limit; i++) {
         if (mf_segment_reached(word, turn)) {
-            patience = 2 * i > patience ? 2 * i : patience;
+            mf_spin_learn(&spin, i, true);
             return true;
         }
-        pause_a_moment();
+        mf_spin_pause();
     }
-    patience = patience / 2 > LEAST ? patience / 2 : LEAST;
+    mf_spin_learn(&spin, limit, false);
     return mf_segment_reached(word, turn);
 }
 

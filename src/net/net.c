@@ -6,6 +6,7 @@
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/spin.h"
 #include "net/net_private.h"
 #include "observe/status_page.h"
 
@@ -164,11 +165,47 @@ void mf_net_post(mf_net *n, mf_net_waiter *w)
     pthread_mutex_unlock(&n->lock);
 }
 
+static bool net_is_over(mf_net *n, const mf_net_waiter *w)
+{
+    bool over;
+
+    pthread_mutex_lock(&n->lock);
+    over = w->done || w->message || n->trouble.status != MF_OK || n->peers[w->from].left ||
+           n->peers[w->from].gone;
+    pthread_mutex_unlock(&n->lock);
+    return over;
+}
+
+/* The thread reads by itself for a short time: waking the transport's thread, and then this one,
+ * takes longer than most waits of a collective. Bytes that arrive restart the time. */
+static void net_poll(mf_net *n, const mf_net_waiter *w)
+{
+    static _Thread_local mf_spin spin;
+    mf_transport *t = n->transport;
+    int64_t limit, most = 0;
+
+    if (t->polls == 0 || !mf_net_is_collective(&w->frame) || net_is_over(n, w))
+        return;
+    limit = mf_spin_limit(&spin, MF_TRANSPORT_POLLS_LEAST, t->polls);
+    for (int64_t idle = 0; idle < limit; idle++) {
+        if (t->kind->poll(t))
+            idle = 0;
+        most = idle > most ? idle : most;
+        if (net_is_over(n, w)) {
+            mf_spin_learn(&spin, most, true);
+            return;
+        }
+    }
+    mf_spin_learn(&spin, limit, false);
+    t->kind->end_poll(t);
+}
+
 /* Waits until the message or its bytes have arrived. */
 static mf_status net_await(mf_net *n, mf_net_waiter *w, int64_t deadline_ns)
 {
     mf_status st = MF_OK;
 
+    net_poll(n, w);
     pthread_mutex_lock(&n->lock);
     if (!w->done && !w->message) {
         w->waiting = (mf_wait_report){ .who = n->peers[n->self].name,

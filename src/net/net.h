@@ -28,6 +28,12 @@ typedef enum mf_message {
     MF_MESSAGE_STATE, /* the sender's status page (observe/status_page.h) */
 } mf_message;
 
+/* A message of a collective: its sender and its receiver wait for each other. */
+static inline bool mf_net_is_collective(const mf_frame *f)
+{
+    return f->kind == MF_MESSAGE_COLLECTIVE || f->kind == MF_MESSAGE_READY;
+}
+
 /* The task to blame for a wait that fails. The peer may itself wait for another task. */
 typedef struct mf_suspect {
     int task; /* task queried last; initially the peer */

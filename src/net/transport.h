@@ -97,10 +97,19 @@ typedef struct mf_transport_kind {
     void (*drop)(mf_transport *t, int peer);
     /* Closes all connections; the inbox is not called any more after the return. */
     void (*close)(mf_transport *t);
+    /* If mf_transport.polls > 0. poll(): the calling thread reads what has arrived, except
+     * requests, and does not wait; meanwhile the transport's own thread rests. Returns true if it
+     * read something. send() polls, too, while the peer does not read. end_poll(): the caller stops
+     * polling, and may sleep: the transport's own thread reads again. Thread: any that holds no
+     * lock which the inbox acquires. */
+    bool (*poll)(mf_transport *t);
+    void (*end_poll)(mf_transport *t);
 } mf_transport_kind;
 
+enum { MF_TRANSPORT_POLLS_LEAST = 4 }; /* polls before a sleep, however many have been useless */
 struct mf_transport {
     const mf_transport_kind *kind;
+    int64_t polls; /* maximum number of polls before a sleep; 0: poll() is not offered */
 };
 
 extern const mf_transport_kind mf_transport_local; /* uds_transport.c */

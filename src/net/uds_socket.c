@@ -63,6 +63,31 @@ static mf_status uds_socket_wait_for(int fd, short events, int64_t deadline_ns, 
     }
 }
 
+/* The peer may wait until this task reads. False: it is time to sleep. */
+static bool uds_socket_poll(mf_uds_writer *w)
+{
+    if (!w || !w->polled)
+        return false;
+    if (w->polls == 0)
+        w->limit = mf_spin_limit(w->spin, MF_TRANSPORT_POLLS_LEAST, w->polled->polls);
+    if (w->polls++ < w->limit) {
+        (void)w->polled->kind->poll(w->polled);
+        return true;
+    }
+    mf_spin_learn(w->spin, w->polls, false);
+    w->polls = 0;
+    w->polled->kind->end_poll(w->polled);
+    return false;
+}
+
+static void uds_socket_wrote(mf_uds_writer *w)
+{
+    w->begun = true;
+    if (w->polls > 0)
+        mf_spin_learn(w->spin, w->polls, true);
+    w->polls = 0;
+}
+
 mf_status mf_uds_write(int fd, struct iovec *at, int n, int64_t deadline_ns, mf_uds_writer *w)
 {
     while (n > 0) {
@@ -70,7 +95,8 @@ mf_status mf_uds_write(int fd, struct iovec *at, int n, int64_t deadline_ns, mf_
         ssize_t done = sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
 
         if (done < 0 && errno == EAGAIN) {
-            MF_TRY(uds_socket_wait_for(fd, POLLOUT, deadline_ns, w));
+            if (!uds_socket_poll(w))
+                MF_TRY(uds_socket_wait_for(fd, POLLOUT, deadline_ns, w));
             continue;
         }
         if (done < 0 && errno == EINTR)
@@ -78,7 +104,7 @@ mf_status mf_uds_write(int fd, struct iovec *at, int n, int64_t deadline_ns, mf_
         if (done < 0)
             return MF_FAIL(MF_UNAVAILABLE, "the connection is closed: %s", strerror(errno));
         if (w)
-            w->begun = true;
+            uds_socket_wrote(w);
         for (; n > 0 && (size_t)done >= at->iov_len; at++, n--)
             done -= (ssize_t)at->iov_len;
         if (n > 0) {

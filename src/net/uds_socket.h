@@ -4,6 +4,7 @@
 #ifndef MF_NET_UDS_SOCKET_H
 #define MF_NET_UDS_SOCKET_H
 
+#include "base/spin.h"
 #include "net/transport.h"
 
 #include <sys/socket.h>
@@ -24,6 +25,10 @@ typedef struct mf_uds_writer {
     const mf_frame *frame;
     bool begun; /* partially written */
     int64_t give_up_ns; /* 0: no failure so far */
+    /* While the peer does not read: polled before a sleep. NULL: not polled. */
+    mf_transport *polled;
+    mf_spin *spin; /* of this thread */
+    int64_t polls, limit; /* of the current wait */
 } mf_uds_writer;
 
 /* Writes all of these parts, which are modified. deadline_ns 0: none. After a failure elsewhere, a

@@ -3,11 +3,15 @@
  * abstract namespace, named after the address of a task. The kernel identifies the peer: both sides
  * refuse other users before reading a byte from them.
  *
- * One thread does all reads; each sending thread writes by itself. */
+ * One thread does all reads, unless another one polls; each sending thread writes by itself. */
 #include "base/clock.h"
+#include "base/cond.h"
 #include "base/log.h"
+#include "base/machine_limits.h"
 #include "base/mem.h"
+#include "base/param.h"
 #include "base/thread.h"
+#include "net/net.h"
 #include "net/uds_socket.h"
 
 #include <errno.h>
@@ -19,14 +23,21 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS = 16, PAUSE_MS = 20 };
+MF_PARAM_INT(comm_poll_rounds, 300,
+             "maximum polls of the connections before a thread that waits sleeps");
+
+enum { EVENTS = 16, PAUSE_MS = 20, REST_NS = 1000000, AHEAD = 8 << 10 };
 
 typedef struct connection {
     int fd;
     int peer; /* -1: has not identified itself */
     pthread_mutex_t writing; /* one frame at a time */
     bool dead; /* guarded by writing */
-    /* state of reads, used by the reading thread only */
+    /* state of reads, guarded by reading */
+    bool left; /* for the transport's thread: a request, or a failure */
+    mf_error failure; /* found by a thread that polled */
+    char ahead[AHEAD]; /* bytes read ahead: small messages need one system call */
+    size_t ahead_at, ahead_end;
     unsigned char head[MF_FRAME_BYTES];
     size_t have; /* bytes received of the header, the greeting or the frame's data */
     mf_frame frame;
@@ -42,7 +53,11 @@ typedef struct uds_transport_local {
     const char *hello; /* owned by the inbox */
     int listener, epoll, wake;
     pthread_t thread;
+    pthread_mutex_t reading; /* one thread at a time; acquired first */
+    bool left; /* guarded by reading: some connection is left for the transport's thread */
     pthread_mutex_t lock;
+    pthread_cond_t resume; /* the transport's thread shall not rest any more */
+    bool polled, resting; /* guarded by lock: polled since the last rest */
     connection **by_peer; /* guarded by lock; freed only by uds_transport_local_close() */
     connection *all; /* guarded by lock */
     bool closing; /* guarded by lock */
@@ -104,11 +119,14 @@ static mf_status local_send(mf_transport *transport, int peer, const mf_frame *f
     connection *c = uds_transport_find_peer(t, peer);
     unsigned char head[MF_FRAME_BYTES];
     struct iovec parts[2] = { { head, sizeof head }, { (void *)(uintptr_t)data, (size_t)f->size } };
-    mf_uds_writer w = { .inbox = t->o.inbox, .peer = peer, .frame = f };
+    static _Thread_local mf_spin spin;
+    mf_uds_writer w = { .inbox = t->o.inbox, .peer = peer, .frame = f, .spin = &spin };
     mf_status st;
 
     if (!c)
         return MF_FAIL(MF_UNAVAILABLE, "there is no connection");
+    if (t->base.polls > 0 && mf_net_is_collective(f))
+        w.polled = transport;
     mf_frame_write(f, head);
     MF_TRY(lock_writing(c, deadline_ns));
     st = c->dead ? MF_FAIL(MF_UNAVAILABLE, "the connection is closed")
@@ -260,15 +278,53 @@ static mf_status uds_transport_take_step(uds_transport_local *t, connection *c)
     return MF_OK;
 }
 
-static mf_status read_some(uds_transport_local *t, connection *c)
+/* Receives at most `want` bytes, small numbers from those read ahead. -1: none has arrived. 0: the
+ * end. *drained: nothing more has arrived. */
+static ssize_t receive(connection *c, char *to, size_t want, bool *drained)
 {
-    for (int i = 0; i < 64; i++) { /* then the other connections get their turn */
+    const bool direct = want >= sizeof c->ahead;
+    size_t have = c->ahead_end - c->ahead_at;
+
+    if (have == 0) {
+        const size_t room = direct ? want : sizeof c->ahead;
+        const ssize_t n = recv(c->fd, direct ? to : c->ahead, room, MSG_DONTWAIT);
+
+        *drained = n < (ssize_t)room;
+        if (direct || n <= 0)
+            return n;
+        c->ahead_at = 0;
+        c->ahead_end = have = (size_t)n;
+    }
+    have = have < want ? have : want;
+    memcpy(to, c->ahead + c->ahead_at, have);
+    c->ahead_at += have;
+    return (ssize_t)have;
+}
+
+/* A request is passed to a function that is called by the transport's thread only. */
+static bool is_at_request(const connection *c)
+{
+    mf_frame f;
+
+    return c->peer >= 0 && !c->data && c->have == MF_FRAME_BYTES && mf_frame_read(c->head, &f) &&
+           f.kind == MF_MESSAGE_REQUEST;
+}
+
+/* by_poll: not by the transport's thread. */
+static mf_status read_some(uds_transport_local *t, connection *c, bool by_poll)
+{
+    bool drained = false;
+
+    for (int i = 0; i < 64 || c->ahead_at < c->ahead_end;
+         i++) { /* then the others get their turn */
         size_t want;
         ssize_t n;
         char *to;
 
         place_for(c, &to, &want);
-        n = want > 0 ? recv(c->fd, to, want, MSG_DONTWAIT) : 0;
+        if (want > 0 && drained && c->ahead_at == c->ahead_end)
+            return MF_OK;
+        n = want > 0 ? receive(c, to, want, &drained) : 0;
         if (n < 0 && (errno == EAGAIN || errno == EINTR))
             return MF_OK;
         if (n < 0)
@@ -276,10 +332,85 @@ static mf_status read_some(uds_transport_local *t, connection *c)
         if (n == 0 && want > 0)
             return MF_FAIL(MF_UNAVAILABLE, "its connection was closed");
         c->have += (size_t)n;
+        if (by_poll && is_at_request(c)) {
+            c->left = true;
+            return MF_OK;
+        }
         if ((size_t)n == want)
             MF_TRY(uds_transport_take_step(t, c));
     }
     return MF_OK;
+}
+
+/* ---- polling ---- */
+
+/* Leaves requests and failures to the transport's thread. */
+static void uds_transport_poll_connection(uds_transport_local *t, connection *c)
+{
+    const mf_status st = read_some(t, c, true);
+
+    if (st != MF_OK) {
+        mf_error_save(st, &c->failure);
+        c->left = true;
+    }
+    if (c->left) {
+        t->left = true;
+        (void)eventfd_write(t->wake, 1);
+    }
+}
+
+static bool local_poll(mf_transport *transport)
+{
+    uds_transport_local *t = (uds_transport_local *)transport;
+    struct epoll_event e[EVENTS];
+    bool some = false;
+    int n;
+
+    if (pthread_mutex_trylock(&t->reading) != 0)
+        return false;
+    pthread_mutex_lock(&t->lock);
+    t->polled = true;
+    pthread_mutex_unlock(&t->lock);
+    n = epoll_wait(t->epoll, e, EVENTS, 0);
+    for (int i = 0; i < n; i++) {
+        connection *c = e[i].data.ptr;
+
+        if (!c || e[i].data.ptr == t || c->peer < 0 || c->left)
+            continue;
+        uds_transport_poll_connection(t, c);
+        some = true;
+    }
+    pthread_mutex_unlock(&t->reading);
+    return some;
+}
+
+static void local_end_poll(mf_transport *transport)
+{
+    uds_transport_local *t = (uds_transport_local *)transport;
+
+    pthread_mutex_lock(&t->lock);
+    t->polled = false;
+    if (t->resting) {
+        t->resting = false;
+        pthread_cond_signal(&t->resume);
+    }
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- the transport's thread ---- */
+
+/* Another thread polls: it will probably have read what has arrived. */
+static void rest_a_moment(uds_transport_local *t)
+{
+    const int64_t until = mf_clock_ns() + REST_NS;
+
+    pthread_mutex_lock(&t->lock);
+    t->resting = t->polled && !t->closing;
+    t->polled = false;
+    while (t->resting && mf_cond_wait_until(&t->resume, &t->lock, until))
+        continue;
+    t->resting = false;
+    pthread_mutex_unlock(&t->lock);
 }
 
 static bool uds_transport_is_closing(uds_transport_local *t)
@@ -292,6 +423,51 @@ static bool uds_transport_is_closing(uds_transport_local *t)
     return closing;
 }
 
+static void uds_transport_read(uds_transport_local *t, connection *c)
+{
+    mf_status st = MF_OK;
+
+    c->left = false;
+    if (c->failure.status != MF_OK)
+        st = mf_error_restore(&c->failure);
+    else
+        st = read_some(t, c, false);
+    if (st != MF_OK)
+        end_connection(t, c, mf_error_message());
+}
+
+static void read_left(uds_transport_local *t)
+{
+    connection *c, *next;
+
+    if (!t->left)
+        return;
+    t->left = false;
+    pthread_mutex_lock(&t->lock);
+    c = t->all;
+    pthread_mutex_unlock(&t->lock);
+    for (; c; c = next) { /* connections are added in front, and removed by this thread only */
+        next = c->next;
+        if (c->left)
+            uds_transport_read(t, c);
+    }
+}
+
+static void handle_events(uds_transport_local *t, const struct epoll_event *e, int n)
+{
+    read_left(t);
+    for (int i = 0; i < n; i++) {
+        eventfd_t count;
+
+        if (e[i].data.ptr == NULL)
+            (void)eventfd_read(t->wake, &count);
+        else if (e[i].data.ptr == t)
+            accept_one(t);
+        else
+            uds_transport_read(t, e[i].data.ptr);
+    }
+}
+
 static void *read_everything(void *arg)
 {
     uds_transport_local *t = arg;
@@ -300,16 +476,10 @@ static void *read_everything(void *arg)
     while (!uds_transport_is_closing(t)) {
         const int n = epoll_wait(t->epoll, e, EVENTS, -1);
 
-        for (int i = 0; i < n; i++) {
-            connection *c = e[i].data.ptr;
-
-            if (c == NULL)
-                continue; /* wake-up event */
-            if (e[i].data.ptr == t)
-                accept_one(t);
-            else if (read_some(t, c) != MF_OK)
-                end_connection(t, c, mf_error_message());
-        }
+        rest_a_moment(t);
+        pthread_mutex_lock(&t->reading);
+        handle_events(t, e, n);
+        pthread_mutex_unlock(&t->reading);
     }
     return NULL;
 }
@@ -383,7 +553,11 @@ static mf_status local_open(const mf_transport_options *o, mf_transport **out)
     t->base.kind = &mf_transport_local;
     t->o = *o;
     t->listener = t->epoll = t->wake = -1;
+    if (o->n_peers <= mf_usable_cores())
+        t->base.polls = MF_PARAM(comm_poll_rounds);
+    pthread_mutex_init(&t->reading, NULL);
     pthread_mutex_init(&t->lock, NULL);
+    mf_cond_init(&t->resume);
     st = uds_transport_start(t);
     if (st != MF_OK)
         uds_transport_local_close(&t->base);
@@ -469,6 +643,8 @@ static void uds_transport_local_close(mf_transport *transport)
 
     pthread_mutex_lock(&t->lock);
     t->closing = true;
+    t->resting = false;
+    pthread_cond_signal(&t->resume);
     pthread_mutex_unlock(&t->lock);
     if (t->thread) {
         (void)eventfd_write(t->wake, 1);
@@ -486,7 +662,9 @@ static void uds_transport_local_close(mf_transport *transport)
         if (fd >= 0)
             close(fd);
     }
+    pthread_cond_destroy(&t->resume);
     pthread_mutex_destroy(&t->lock);
+    pthread_mutex_destroy(&t->reading);
     mf_free(t->by_peer);
     mf_free(t);
 }
@@ -500,4 +678,6 @@ const mf_transport_kind mf_transport_local = {
     .send = local_send,
     .drop = local_drop,
     .close = uds_transport_local_close,
+    .poll = local_poll,
+    .end_poll = local_end_poll,
 };

@@ -2,6 +2,7 @@
 /* shm_collectives.c - collectives in shared memory: between threads, and processes that are killed.
  */
 #include "base/clock.h"
+#include "base/mem.h"
 #include "mf_test.h"
 #include "unit/collective/groups.h"
 
@@ -19,8 +20,42 @@ static const char *const names[] = { "worker 0", "worker 1", "worker 2", "worker
 typedef struct member {
     mf_segment *segment;
     int rank, size;
+    bool (*test)(mf_group *g);
     bool ok;
 } member;
+
+/* A sum that does not fit in the caches: members add slices, and publish each byte once. */
+static bool long_sum(mf_group *g)
+{
+    enum { COUNT = 3000005 };
+    float *data = mf_calloc(COUNT, sizeof *data), *out = mf_calloc(COUNT, sizeof *out);
+    const void *mine = data;
+    mf_reduction_tree_node node[8];
+    const mf_reduction_tree_node *parts[8];
+    int n_parts[8];
+    bool ok;
+
+    for (int r = 0; r < g->size; r++) {
+        node[r] = (mf_reduction_tree_node){ r, r + 1 };
+        parts[r] = &node[r];
+        n_parts[r] = 1;
+    }
+    for (int i = 0; i < COUNT; i++)
+        data[i] = (float)(i % 1000 * (g->rank + 1));
+    ok = mf_all_reduce(g, &(mf_reduce){ .call = { .what = "a sum" },
+                                        .leaves = g->size,
+                                        .parts = parts,
+                                        .n_parts = n_parts,
+                                        .data = &mine,
+                                        .dtype = MF_DTYPE_F32,
+                                        .count = COUNT,
+                                        .out = out }) == MF_OK;
+    for (int i = 0; ok && i < COUNT; i++)
+        ok = out[i] == (float)(i % 1000 * (g->size * (g->size + 1) / 2));
+    mf_free(data);
+    mf_free(out);
+    return ok && g->bytes == COUNT * (int64_t)sizeof *data;
+}
 
 static void *run_member(void *arg)
 {
@@ -28,31 +63,41 @@ static void *run_member(void *arg)
     const mf_group like = { .rank = m->rank, .size = m->size, .names = names };
     mf_group *g;
 
-    m->ok = mf_group_shared(m->segment, &like, &g) == MF_OK && test_group_member(g);
+    m->ok = mf_group_shared(m->segment, &like, &g) == MF_OK && m->test(g);
     mf_group_free(g);
     return NULL;
+}
+
+static void run_members(int size, int64_t area, bool (*test)(mf_group *g))
+{
+    member m[8];
+    pthread_t thread[8];
+    mf_segment *segment;
+
+    T_OK(mf_segment_new(size, area, &segment));
+    for (int r = 0; r < size; r++) {
+        m[r] = (member){ .segment = segment, .rank = r, .size = size, .test = test };
+        T_EQ(pthread_create(&thread[r], NULL, run_member, &m[r]), 0);
+    }
+    for (int r = 0; r < size; r++) {
+        pthread_join(thread[r], NULL);
+        T_TRUE(m[r].ok);
+    }
+    mf_segment_free(segment);
 }
 
 MF_TEST(comm_shared_collectives_give_the_sums_of_the_tree_for_any_number_of_members)
 {
     static const int sizes[] = { 1, 2, 3, 5, 8 };
 
-    for (int s = 0; s < MF_COUNT(sizes); s++) {
-        member m[8];
-        pthread_t thread[8];
-        mf_segment *segment;
+    for (int s = 0; s < MF_COUNT(sizes); s++)
+        run_members(sizes[s], 16384, test_group_member);
+}
 
-        T_OK(mf_segment_new(sizes[s], 16384, &segment));
-        for (int r = 0; r < sizes[s]; r++) {
-            m[r] = (member){ .segment = segment, .rank = r, .size = sizes[s] };
-            T_EQ(pthread_create(&thread[r], NULL, run_member, &m[r]), 0);
-        }
-        for (int r = 0; r < sizes[s]; r++) {
-            pthread_join(thread[r], NULL);
-            T_TRUE(m[r].ok);
-        }
-        mf_segment_free(segment);
-    }
+MF_TEST(comm_shared_long_sums_are_added_in_slices)
+{
+    for (int size = 1; size <= 3; size++)
+        run_members(size, 1 << 20, long_sum);
 }
 
 /* All-reduces until a member is missing. Exit status 0: the error named it. */
