@@ -115,7 +115,8 @@ static int has_amx_bf16(void)
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
 }
 
-/* Bit 5 of the first word of subleaf 1. (Not every compiler's __builtin_cpu_supports() knows it.) */
+/* Bit 5 of the first word of subleaf 1. (Not every compiler's __builtin_cpu_supports() knows it.)
+ */
 static int has_avx512_bf16(void)
 {
     unsigned int a, b, c, d;
@@ -131,11 +132,12 @@ typedef struct peak_worker {
     double rate;
 } peak_worker;
 
+/* Processor time of this thread: other processes do not change the result. */
 static double now(void)
 {
     struct timespec t;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 

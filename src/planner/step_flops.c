@@ -25,9 +25,9 @@ static double product_flops(const mf_compile *c, const mf_node *n)
 {
     const mf_shape *y = &mf_compile_facts(c, n)->shapes[0];
     const double a = step_flops_elements(output_shape(c, n->inputs[0])),
-                 b = step_flops_elements(output_shape(c, n->inputs[1])), all = step_flops_elements(y);
-    const double batch =
-        all > 0 ? all / (double)(y->dims[y->rank - 1] * y->dims[y->rank - 2]) : 1;
+                 b = step_flops_elements(output_shape(c, n->inputs[1])),
+                 all = step_flops_elements(y);
+    const double batch = all > 0 ? all / (double)(y->dims[y->rank - 1] * y->dims[y->rank - 2]) : 1;
 
     return 2 * sqrt(a * b * all / batch);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* step_flops.h - the arithmetic of a step: what a benchmark compares with the peak of a processor. */
+/* step_flops.h - the arithmetic of a step: what a benchmark compares with the peak of a processor.
+ */
 #ifndef MF_PLANNER_STEP_FLOPS_H
 #define MF_PLANNER_STEP_FLOPS_H
 

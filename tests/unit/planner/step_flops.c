@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step_flops.c - the operations of a step are those of its products, whatever the shards. */
+#include "planner/step_flops.h"
+
 #include "mf_test.h"
 #include "models/zoo.h"
 #include "planner/planner.h"
-#include "planner/step_flops.h"
 
 enum { BATCH = 16 };
 
