@@ -52,12 +52,17 @@ def step(case, a, peak, torch):
             "best": best, "ratio": mine["median"] / peer if best else None, "load": measure.load()}
 
 
-def steps(a, peak):
+def steps(a, peak, save):
+    """save: called with the rows after each, because a part of machine.sh may be ended."""
     cases = [c for c in CASES if a.pattern in "steps %s B=%d %s" % c]
     torch = measure.torch_python() if cases else None
     if cases and not torch:
         print("# without PyTorch: no Python has it; TORCH_PYTHON names one")
-    return [step(c, a, peak, torch) for c in cases]
+    rows = []
+    for c in cases:
+        rows.append(step(c, a, peak, torch))
+        save(rows)
+    return rows
 
 
 # ---- whole trainings, against TensorFlow; they need its package and Fashion-MNIST ----
@@ -115,14 +120,17 @@ def main():
     peak = measure.peak_of(a.threads)
     measure.print_machine(a.numerics, peak)
     print("%-22s %-12s %12s %12s %-10s %6s" % ("subject", "size", "ours", "peer", "unit", "ratio"))
-    rows = steps(a, peak)
+
+    def save(rows):
+        measure.write_json(a.json, rows, numerics=a.numerics, peak=peak)
+    rows = steps(a, peak, save)
     for subject in (start, accuracy):
         if a.pattern in subject.__name__:
             if os.path.exists(measure.TF_PYTHON):
                 rows += subject(a)
             else:
                 print("# without %s: TensorFlow is not in build/venv" % subject.__name__)
-    measure.write_json(a.json, rows, numerics=a.numerics, peak=peak)
+    save(rows)
 
 
 if __name__ == "__main__":
