@@ -6,7 +6,7 @@
 # Makes a bundle, unpacks it in another folder, moves it, and uses it as on a machine without our packages: as root,
 # in a root folder that has glibc and the bundle only.
 set -uo pipefail
-cd "$(dirname "$0")"
+cd "$(dirname "$0")" || exit
 top=$(cd ../.. && pwd)
 build=$(cd "$top" && cd "$1" && pwd)
 work=$(mktemp -d)
@@ -90,7 +90,7 @@ loads_the_bundles_only() # COMMAND...
 plugins_find_their_libraries()
 {
     ldd "$at"/lib/meshflow/meshflow-{grpc,etcd}.so >"$work/found" &&
-        grep -F "$at/lib/libgrpc.so" "$work/found" && grep -F "$at/lib/libcurl.so" "$work/found" &&
+        grep "libgrpc.so.* => $at/" "$work/found" && grep "libcurl.so.* => $at/" "$work/found" &&
         ! grep '=> ' "$work/found" | grep -vF -e "$at/" -e /libc.so -e /libm.so -e /libresolv.so
 }
 
