@@ -14,7 +14,7 @@ N ?= 20
 export T
 
 .DEFAULT_GOAL := release
-.PHONY: release dev clang asan tsan test test-repeat check bench fuzz soak engines install format lint layers \
+.PHONY: release dev clang asan tsan test test-repeat check bench fuzz soak engines install bundle format lint layers \
 	sizes train tour docs clean distclean help
 
 # $(call build,preset,targets)
@@ -38,7 +38,7 @@ clang: ## the release built by clang, in build/clang
 	$(call build,clang)
 
 test: ## the tests that gate every change (T=pattern: unit tests that match)
-	@tools/install_packages.sh build test data
+	@tools/install_packages.sh build test data bundle
 	@tools/run_tests.sh
 
 test-repeat: ## the suites N (20) times, half of them beside busy loops (T=pattern); lists what failed once
@@ -103,6 +103,11 @@ engines: ## tests with real engines: MPI, UCX, etcd, Slurm, torchrun, Ray, JAX, 
 
 install: release ## install to PREFIX (/usr/local)
 	@cmake --install build/release --prefix $(abspath $(PREFIX))
+
+bundle: ## a tree and a tarball for other Linux distributions, build/meshflow-*-linux-x86_64.tar.xz
+	@tools/install_packages.sh build bundle
+	$(call build,release,meshflow meshflow_shared meshflow_static plugins man bench-peak)
+	@tools/make_bundle.sh build/release
 
 format: ## lay out the sources
 	@tools/install_packages.sh check

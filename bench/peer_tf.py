@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorFlow's training step, as a worker of train.py: peer_tf.py MODEL BATCH PRECISION VARIANT.
+"""TensorFlow's training step, as a worker of train.py: peer_tf.py MODEL BATCH PRECISION VARIANT THREADS.
 
-VARIANT: session (a graph in tf.compat.v1.Session), xla (the same compiled by XLA), first (a single step), train
-EPOCHS RATE (a complete training; prints the test accuracy).
+VARIANT: session (a graph in tf.compat.v1.Session), xla (the same compiled by XLA), first (a single step), train (followed
+by EPOCHS RATE: a complete training; prints the test accuracy).
 """
 import gzip
 import sys
@@ -11,38 +11,12 @@ import time
 import numpy as np
 import tensorflow as tf
 
+from peer_tf_nets import MODELS
+
 MODEL, BATCH, PRECISION, VARIANT = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 v1 = tf.compat.v1
-
-
-def weights(shape, fan_in, fan_out):
-    limit = (6.0 / (fan_in + fan_out)) ** 0.5
-    return tf.Variable(tf.random.uniform(shape, -limit, limit, seed=1))
-
-
-def make_net():
-    if MODEL == "mlp":
-        w = [weights([784, 128], 784, 128), tf.Variable(tf.zeros([128])), weights([128, 10], 128, 10),
-             tf.Variable(tf.zeros([10]))]
-
-        def net(x, w):
-            x = tf.reshape(x, [-1, 784])
-            x = tf.nn.relu(tf.matmul(x, w[0]) + w[1])
-            return tf.matmul(x, w[2]) + w[3]
-        return w, net
-    w = [weights([3, 3, 1, 32], 9, 288), tf.Variable(tf.zeros([32])),
-         weights([3, 3, 32, 64], 288, 576), tf.Variable(tf.zeros([64])),
-         weights([3136, 128], 3136, 128), tf.Variable(tf.zeros([128])),
-         weights([128, 10], 128, 10), tf.Variable(tf.zeros([10]))]
-
-    def net(x, w):
-        x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w[0], 1, "SAME"), w[1]))
-        x = tf.nn.max_pool2d(x, 2, 2, "SAME")
-        x = tf.nn.relu(tf.nn.bias_add(tf.nn.conv2d(x, w[2], 1, "SAME"), w[3]))
-        x = tf.reshape(tf.nn.max_pool2d(x, 2, 2, "SAME"), [-1, 3136])
-        x = tf.nn.relu(tf.matmul(x, w[4]) + w[5])
-        return tf.matmul(x, w[6]) + w[7]
-    return w, net
+tf.config.threading.set_intra_op_parallelism_threads(int(sys.argv[5]))
+tf.config.threading.set_inter_op_parallelism_threads(int(sys.argv[5]))
 
 
 def loss_of(net, w, x, y):
@@ -50,11 +24,15 @@ def loss_of(net, w, x, y):
         logits = tf.cast(net(tf.cast(x, tf.bfloat16), [tf.cast(v, tf.bfloat16) for v in w]), tf.float32)
     else:
         logits = net(x, w)
-    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=logits))
+    if MODEL == "resnet20":
+        loss += 2e-4 * tf.add_n([tf.nn.l2_loss(v) for v in w if len(v.shape) == 4])
+    return loss
 
 
 def momentum(w, slots, grads, rate):
     for v, s, g in zip(w, slots, grads):
+        g = tf.convert_to_tensor(g)  # of an embedding: XLA has no sparse updates
         tf.raw_ops.ResourceApplyMomentum(var=v.handle, accum=s.handle, lr=rate, grad=g, momentum=0.9)
 
 
@@ -62,20 +40,19 @@ def session_step():
     """One run of a graph per step."""
     graph = v1.Graph()
     with graph.as_default():
-        x = v1.Variable(np.random.rand(BATCH, 28, 28, 1).astype(np.float32), use_resource=True)
-        y = v1.Variable(np.random.randint(0, 10, BATCH).astype(np.int32), use_resource=True)
-        w, net = make_net()
+        w, net, data = MODELS[MODEL](BATCH)
+        x, y = (v1.Variable(d, use_resource=True, trainable=False) for d in data)
         op = v1.train.MomentumOptimizer(0.01, 0.9).minimize(loss_of(net, w, x, y), var_list=w)
         init = v1.global_variables_initializer()
-    session = v1.Session(graph=graph)
+    session = v1.Session(graph=graph, config=v1.ConfigProto(
+        intra_op_parallelism_threads=int(sys.argv[5]), inter_op_parallelism_threads=int(sys.argv[5])))
     session.run(init)
     return session.make_callable(op)
 
 
 def xla_step():
-    x = tf.constant(np.random.rand(BATCH, 28, 28, 1).astype(np.float32))
-    y = tf.constant(np.random.randint(0, 10, BATCH).astype(np.int32))
-    w, net = make_net()
+    w, net, data = MODELS[MODEL](BATCH)
+    x, y = (tf.constant(d) for d in data)
     slots = [tf.Variable(tf.zeros_like(v)) for v in w]
 
     @tf.function(jit_compile=True)
@@ -116,7 +93,7 @@ def one_cycle(step, total, rate):
 def train(epochs, rate):
     x, y = fashion("train")
     xt, yt = fashion("test")
-    w, net = make_net()
+    w, net, _ = MODELS[MODEL](BATCH)
     slots = [tf.Variable(tf.zeros_like(v)) for v in w]
 
     @tf.function(reduce_retracing=True)
@@ -145,7 +122,7 @@ def main():
         session_step()()
         return
     if VARIANT == "train":
-        train(int(sys.argv[5]), float(sys.argv[6]))
+        train(int(sys.argv[6]), float(sys.argv[7]))
         return
     step = xla_step() if VARIANT == "xla" else session_step()
     measure(step, 0.2)

@@ -1,158 +1,136 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training against TensorFlow and, if it is installed, PyTorch: steps, startup, memory, time to an accuracy. One row each:
-subject, size, Meshflow, the best peer, ratio (above 1: Meshflow is better).
+"""Training against TensorFlow and PyTorch, if they are installed: steps, startup, memory, time to an accuracy. One row each:
+subject, size, Meshflow, the best peer, ratio (above 1: Meshflow is better), shares of the processor's peak.
 
-Usage: train.py [PATTERN]     MESHFLOW: the program (build/meshflow)
+Usage: train.py [PATTERN] [--threads N] [--numerics CLASS] [--rounds N] [--json FILE]
 
-Rounds alternate between Meshflow and the peers; medians are compared. A peer is a separate process that keeps its model
-and measures on request.
+PATTERN: rows whose name contains it ("steps", "steps mlp", "B=128 bf16", "start", "accuracy"). Rounds alternate between
+Meshflow and the peers; medians are compared. Peers use as many threads as Meshflow, by default all cores, and each of
+their variants is measured: TensorFlow's session and XLA; PyTorch's eager mode, channels_last, and torch.compile if there
+is a C++ compiler. A share is the rate times the operations of products and convolutions, divided by the peak of `peak`.
 """
 import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(HERE)
-MESHFLOW = os.environ.get("MESHFLOW", os.path.join(ROOT, "build", "meshflow"))
-ROUNDS = 5
+import measure
+
 CASES = [("fashion-cnn", 128, "fp32"), ("fashion-cnn", 32, "fp32"), ("fashion-cnn", 8, "fp32"),
-         ("fashion-cnn", 128, "bf16"), ("mlp", 32, "fp32"), ("mlp", 128, "fp32")]
+         ("fashion-cnn", 128, "bf16"), ("mlp", 32, "fp32"), ("mlp", 128, "fp32"), ("resnet20", 128, "fp32"),
+         ("transformer", 32, "fp32"), ("lstm", 32, "fp32")]
 
 
-def row(subject, size, ours, peer, unit, ratio, note=""):
-    print("%-22s %-12s %12s %12s %-10s %6.2f  %s" % (subject, size, ours, peer, unit, ratio, note),
-          flush=True)
+def print_row(subject, size, ours, peer, unit, ratio, note=""):
+    print("%-22s %-12s %12s %12s %-10s %6s  %s" % (subject, size, ours, peer, unit, ratio, note), flush=True)
 
 
-class Peer:
-    """A worker process: `peer_tf.py MODEL BATCH PRECISION VARIANT`, which answers a line with a rate."""
-
-    def __init__(self, python, script, *args):
-        self.name = "%s %s" % (os.path.basename(script)[5:-3], args[-1])
-        env = dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3")
-        self.p = subprocess.Popen([python, os.path.join(HERE, script), *args], env=env, text=True,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL)
-        if self.p.stdout.readline().strip() != "ready":
-            self.p.kill()
-            raise RuntimeError("%s does not start" % self.name)
-
-    def rate(self):
-        self.p.stdin.write("go\n")
-        self.p.stdin.flush()
-        return float(self.p.stdout.readline())
-
-    def close(self):
-        self.p.stdin.close()
-        self.p.wait()
+def percent(rate, flops, peak):
+    return "%.1f%%" % (100e-9 * rate * flops / peak) if peak else "?"
 
 
-def peers(model, batch, precision):
-    found = []
-    tf, torch = (os.path.join(ROOT, "build", v, "bin", "python") for v in ("venv", "venv-torch"))
-    wanted = [(tf, "peer_tf.py", v) for v in ("session", "xla")]
-    wanted += [(torch, "peer_torch.py", v) for v in ("eager", "channels_last")]
-    for python, script, variant in wanted:
-        if not os.path.exists(python):
-            continue
-        try:
-            found.append(Peer(python, script, model, str(batch), precision, variant))
-        except RuntimeError as e:
-            print("# %s" % e)
-    return found
+def step(case, a, peak, torch):
+    model, batch, precision = case
+    ours = measure.Ours(model, batch, precision, a.threads, a.numerics)
+    found = measure.rates([ours] + measure.peers(model, batch, precision, a.threads, torch), a.rounds)
+    best = measure.best_of(found)
+    mine = measure.summary(found[ours.name])
+    theirs = {n: measure.summary(r) for n, r in found.items() if n != ours.name}
+    peer = theirs[best]["median"] if best else None
+    top = peak.get(precision)
+    note = "share %s%s; ours %.0f..%.0f" % (percent(mine["median"], ours.flops, top),
+                                           ", peer %s" % percent(peer, ours.flops, top) if best else "",
+                                           mine["min"], mine["max"])
+    for n in theirs:
+        note += "; %s%s %.0f (%.0f..%.0f)" % ("best: " if n == best else "", n, *(theirs[n][k] for k in ("median", "min", "max")))
+    print_row("step %s" % model, "B=%d %s" % (batch, precision), "%.0f" % mine["median"], "%.0f" % peer if best else "-",
+              "samples/s", "%.2f" % (mine["median"] / peer) if best else "-", note)
+    return {"subject": "step", "model": model, "batch": batch, "precision": precision, "unit": "samples/s",
+            "threads": a.threads, "flops_per_sample": ours.flops, "peak_gflops": top, "ours": mine, "peers": theirs,
+            "best": best, "ratio": mine["median"] / peer if best else None, "load": measure.load()}
 
 
-def our_rate(model, batch, precision):
-    out = subprocess.run([MESHFLOW, "bench", "step", "--model", model, "--batch", str(batch),
-                          "--precision", precision, "--json"], capture_output=True, text=True,
-                         check=True).stdout
-    return json.loads(out)["samples_per_second"]
+def steps(a, peak, save):
+    """save: called with the rows after each, because a part of machine.sh may be ended."""
+    cases = [c for c in CASES if a.pattern in "steps %s B=%d %s" % c]
+    torch = measure.torch_python() if cases else None
+    if cases and not torch:
+        print("# without PyTorch: no Python has it; TORCH_PYTHON names one")
+    rows = []
+    for c in cases:
+        rows.append(step(c, a, peak, torch))
+        save(rows)
+    return rows
 
 
-def steps():
-    for model, batch, precision in CASES:
-        them = peers(model, batch, precision)
-        ours, theirs = [], {p.name: [] for p in them}
-        for _ in range(ROUNDS):
-            ours.append(our_rate(model, batch, precision))
-            for p in them:
-                theirs[p.name].append(p.rate())
-        for p in them:
-            p.close()
-        mine = statistics.median(ours)
-        best = max(theirs, key=lambda n: statistics.median(theirs[n]))
-        peer = statistics.median(theirs[best])
-        others = ", ".join("%s %.0f" % (n, statistics.median(r)) for n, r in theirs.items())
-        row("step %s" % model, "B=%d %s" % (batch, precision), "%.0f" % mine, "%.0f" % peer,
-            "samples/s", mine / peer, "best: %s (%s); ours %.0f..%.0f" %
-            (best, others, min(ours), max(ours)))
-
+# ---- whole trainings, against TensorFlow; they need its package and Fashion-MNIST ----
 
 def spawn(command):
-    """Runs it; its wall time and peak memory."""
+    """Runs it; its wall time, peak memory and output."""
     begin = time.perf_counter()
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     out = p.stdout.read()
-    _, _, usage = os.wait4(p.pid, 0)
-    p.returncode = 0
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    if p.returncode != 0:
+        raise RuntimeError("%s ended with %d" % (" ".join(command), p.returncode))
     return time.perf_counter() - begin, usage.ru_maxrss * 1024, out
 
 
-def start():
-    ours, memory = [], []
-    for _ in range(ROUNDS):
-        _, _, out = spawn([MESHFLOW, "train", "--model", "fashion-cnn", "--data", "fashion-mnist",
-                           "--batch", "128", "--steps", "1", "--no-test", "--quiet", "--json"])
-        told = json.loads(out)
-        ours.append(told["start_to_first_step_seconds"])
-        memory.append(told["peak_rss_bytes"])
-    python = os.path.join(ROOT, "build", "venv", "bin", "python")
-    theirs = [spawn([python, os.path.join(HERE, "peer_tf.py"), "fashion-cnn", "128", "fp32", "first"])
-              for _ in range(3)]
-    mine, peer = statistics.median(ours), statistics.median(t[0] for t in theirs)
-    row("start to first step", "fashion-cnn", "%.3f" % mine, "%.3f" % peer, "s", peer / mine,
-        "data included in ours")
-    mine, peer = statistics.median(memory), statistics.median(t[1] for t in theirs)
-    row("memory", "fashion-cnn", "%.0f" % (mine / 1e6), "%.0f" % (peer / 1e6), "MB", peer / mine,
-        "data included in ours")
+def tensorflow(*args):
+    return spawn([measure.TF_PYTHON, os.path.join(measure.HERE, "peer_tf.py"), *args])
 
 
-def accuracy():
+def smaller_is_better(subject, mine, peer, unit, digits, note):
+    print_row(subject, "fashion-cnn", "%.*f" % (digits, mine), "%.*f" % (digits, peer), unit, "%.2f" % (peer / mine), note)
+    return {"subject": subject, "model": "fashion-cnn", "unit": unit, "ours": mine, "peer": peer, "ratio": peer / mine}
+
+
+def start(a):
+    ours = []
+    for _ in range(a.rounds):
+        out = spawn([measure.MESHFLOW, "train", "--model", "fashion-cnn", "--data", "fashion-mnist", "--batch", "128",
+                     "--steps", "1", "--threads", str(a.threads), "--no-test", "--quiet", "--json"])[2]
+        ours.append(json.loads(out))
+    theirs = [tensorflow("fashion-cnn", "128", "fp32", "first", str(a.threads)) for _ in range(3)]
+    seconds = [statistics.median(o["start_to_first_step_seconds"] for o in ours), statistics.median(t[0] for t in theirs)]
+    memory = [statistics.median(o["peak_rss_bytes"] for o in ours) / 1e6, statistics.median(t[1] for t in theirs) / 1e6]
+    return [smaller_is_better("start to first step", *seconds, "s", 3, "data included in ours"),
+            smaller_is_better("memory", *memory, "MB", 0, "data included in ours")]
+
+
+def accuracy(a):
     """Time from the start of the process until 91 % of the test set; the same net and recipe."""
-    recipe = dict(epochs=6, batch=128, rate=0.05)
-    begin = time.perf_counter()
-    p = subprocess.Popen([MESHFLOW, "train", "--model", "fashion-cnn", "--data", "fashion-mnist",
-                          "--optimizer", "momentum", "--batch", str(recipe["batch"]), "--lr",
-                          str(recipe["rate"]), "--schedule", "one_cycle", "--epochs",
-                          str(recipe["epochs"]), "--quiet", "--json"], stdout=subprocess.PIPE, text=True)
-    told = json.loads(p.stdout.read().splitlines()[-1])
-    p.wait()
-    mine = time.perf_counter() - begin
-    python = os.path.join(ROOT, "build", "venv", "bin", "python")
-    begin = time.perf_counter()
-    out = subprocess.run([python, os.path.join(HERE, "peer_tf.py"), "fashion-cnn",
-                          str(recipe["batch"]), "fp32", "train", str(recipe["epochs"]),
-                          str(recipe["rate"])], capture_output=True, text=True).stdout
-    peer = time.perf_counter() - begin
-    row("time of a training", "fashion-cnn", "%.1f" % mine, "%.1f" % peer, "s", peer / mine,
-        "%d epochs; accuracy ours %.4f, theirs %s" %
-        (recipe["epochs"], told["accuracy"], out.strip().splitlines()[-1] if out.strip() else "?"))
-
-
-SUBJECTS = [steps, start, accuracy]
+    epochs, batch, rate = "6", "128", "0.05"
+    mine, _, out = spawn([measure.MESHFLOW, "train", "--model", "fashion-cnn", "--data", "fashion-mnist", "--optimizer",
+                          "momentum", "--batch", batch, "--lr", rate, "--schedule", "one_cycle", "--epochs", epochs,
+                          "--threads", str(a.threads), "--quiet", "--json"])
+    peer, _, theirs = tensorflow("fashion-cnn", batch, "fp32", "train", str(a.threads), epochs, rate)
+    return [smaller_is_better("time of a training", mine, peer, "s", 1, "%s epochs; accuracy ours %.4f, theirs %s" % (
+        epochs, json.loads(out.splitlines()[-1])["accuracy"], theirs.strip().splitlines()[-1]))]
 
 
 def main():
-    pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    print("# load %s" % " ".join("%.2f" % x for x in os.getloadavg()))
+    p = measure.options("training steps and trainings against peers")
+    p.add_argument("--threads", type=int, help="of Meshflow and of the peers; default: the cores")
+    a = p.parse_args()
+    a.threads = a.threads or measure.usable_threads()
+    peak = measure.peak_of(a.threads)
+    measure.print_machine(a.numerics, peak)
     print("%-22s %-12s %12s %12s %-10s %6s" % ("subject", "size", "ours", "peer", "unit", "ratio"))
-    for fn in SUBJECTS:
-        if pattern in fn.__name__:
-            fn()
+
+    def save(rows):
+        measure.write_json(a.json, rows, numerics=a.numerics, peak=peak)
+    rows = steps(a, peak, save)
+    for subject in (start, accuracy):
+        if a.pattern in subject.__name__:
+            if os.path.exists(measure.TF_PYTHON):
+                rows += subject(a)
+            else:
+                print("# without %s: TensorFlow is not in build/venv" % subject.__name__)
+    save(rows)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ function(meshflow_plugin name folder)
         LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/plugins)
     add_dependencies(plugins meshflow-${name})
     install(TARGETS meshflow-${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/meshflow)
+    set(MF_PLUGINS ${MF_PLUGINS} meshflow-${name} PARENT_SCOPE)
     message(STATUS "plugin ${name}: is built")
 endfunction()
 

@@ -18,6 +18,11 @@ if [[ train == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# training, against TensorFlow and PyTorch"
     MESHFLOW=build/release/meshflow build/venv/bin/python bench/train.py
 fi
+if [[ threads == *${1:-}* ]]; then
+    tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
+    echo "# a training step with 1 to 16 threads, against PyTorch"
+    MESHFLOW=build/release/meshflow bench/threads.py || echo "# a model became slower with more threads"
+fi
 if [[ comm == *${1:-}* ]]; then
     tools/make_peer_venv.sh torch || echo "# without PyTorch: it could not be installed"
     echo "# all-reduce between processes, against gloo and Open MPI"

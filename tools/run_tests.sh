@@ -158,6 +158,7 @@ finish clang
 suite "clang" one "clang compiles without warnings, with sanitizers" said clang &&
     suite "fuzz corpora" tools/replay_fuzz.sh build/replay
 suite "install" tests/install/run.sh build/release
+suite "bundle" tests/bundle/run.sh build/release
 finish venv
 suite "own data against Keras" tools/run_tf_tests.sh --own-data
 suite "aggregation" build/venv/bin/python tests/train/aggregation.py build/release/meshflow # NumPy is there

@@ -3,7 +3,8 @@
 #include "base/clock.h"
 #include "cli/job.h"
 #include "models/zoo.h"
-#include "train/step/trainer.h"
+#include "planner/planner.h"
+#include "planner/step_flops.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ typedef struct cmd_bench_step_bench {
     mf_model *model;
     mf_trainer *trainer;
     int64_t first_step_ns;
+    double flops; /* of a step */
     double rate[ROUNDS]; /* samples per second */
 } cmd_bench_step_bench;
 
@@ -87,6 +89,14 @@ static mf_status cmd_bench_step_run_steps(cmd_bench_step_bench *b, int64_t steps
                                      .steps = mf_trainer_step(b->trainer) + steps });
 }
 
+static mf_status cmd_bench_step_count(cmd_bench_step_bench *b)
+{
+    mf_planned_step step;
+
+    MF_TRY(mf_planned_step_of(b->trainer, b->batch, b->arena, &step));
+    return mf_step_flops(&step, &b->flops);
+}
+
 static int cmd_bench_step_ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -126,17 +136,18 @@ static mf_status cmd_bench_step_print(const cmd_bench_step_bench *b, bool json)
                       ",\"batch\":%lld,\"shards\":%d,\"precision\":\"%s\","
                       "\"samples_per_second\":%.6g,\"samples_per_second_min\":%.6g,"
                       "\"samples_per_second_max\":%.6g,\"step_seconds\":%.6g,"
-                      "\"first_step_seconds\":%.6g}\n",
+                      "\"first_step_seconds\":%.6g,\"flops_per_sample\":%.6g}\n",
                       (long long)b->batch, b->compile.shards,
                       b->compile.precision ? b->compile.precision : "fp32", median, b->rate[0],
                       b->rate[ROUNDS - 1], (double)b->batch / median,
-                      (double)b->first_step_ns * 1e-9);
+                      (double)b->first_step_ns * 1e-9, b->flops / (double)b->batch);
     } else {
         mf_buf_printf(&out,
                       "%.0f samples/s (%.0f to %.0f), %.3f ms per step of %lld samples, first "
-                      "step %.1f ms\n",
+                      "step %.1f ms; products and convolutions %.3g GFLOP/s\n",
                       median, b->rate[0], b->rate[ROUNDS - 1], 1e3 * (double)b->batch / median,
-                      (long long)b->batch, (double)b->first_step_ns * 1e-6);
+                      (long long)b->batch, (double)b->first_step_ns * 1e-6,
+                      b->flops / (double)b->batch * median * 1e-9);
     }
     return mf_cli_print(&out);
 }
@@ -171,6 +182,8 @@ static mf_status bench_step_run(mf_args *args)
 
     if (st == MF_OK)
         st = make_model(&b);
+    if (st == MF_OK)
+        st = cmd_bench_step_count(&b);
     if (st == MF_OK)
         st = cmd_bench_step_measure(&b);
     if (st == MF_OK)
