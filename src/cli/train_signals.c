@@ -12,8 +12,8 @@ static mf_trainer
 static mf_strategy *volatile signal_strategy; /* SIGTERM leaves it; NULL: there are no peers */
 static volatile sig_atomic_t signal_by_master, signal_int, signal_term; /* was received */
 
-/* Every master that supervises this task interrupts it, with sigqueue(): one that takes the task
- * over may be the second. Only the first time counts. */
+/* Every master that supervises this task interrupts it, with sigqueue(): a master that takes the
+ * task over may be the second. Only the first time counts. */
 static bool is_repeated(const siginfo_t *info)
 {
     const bool again = info->si_code == SI_QUEUE && signal_by_master;

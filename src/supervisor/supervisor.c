@@ -273,7 +273,7 @@ static mf_status supervisor_take(master *m, supervised *w)
     memcpy(before, w->master, sizeof before);
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
     MF_TRY(supervisor_put_task(m, w, &won));
-    if (!won) /* it is another master's now: the next look at the store shows whose */
+    if (!won) /* it is another master's now: the next read of the store shows whose */
         memcpy(w->master, before, sizeof before);
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
         MF_WARN("%s takes over %s from %s, which is lost", m->name, w->name, before);
