@@ -207,7 +207,7 @@ static mf_status pass_over(server *s, push *p)
 }
 
 /* Were other pushes enough? The first server knows. */
-static bool is_late(const server *s, const push *p)
+static bool is_late_push(const server *s, const push *p)
 {
     return s->o.mode.quorum > 0 && !mf_ps_quorum_follows(s) && p->head.version < s->version;
 }
@@ -238,7 +238,7 @@ mf_status mf_ps_take_push(server *s, mf_mail *r)
         return refuse_push(s, &s->pushes[r->from]);
     if (counts_batches(s) && mf_ps_dedup_has(&s->done, s->pushes[r->from].head.step))
         return pass_over(s, &s->pushes[r->from]);
-    if (is_late(s, &s->pushes[r->from])) {
+    if (is_late_push(s, &s->pushes[r->from])) {
         push *late = &s->pushes[r->from];
 
         MF_TRY(mf_ps_quorum_decide(s, &late, 1, true));
