@@ -21,9 +21,8 @@ from harness import STOPPED, check, test
 libc = ctypes.CDLL(None, use_errno=True)
 
 
-def interrupt_as_a_master(pid):
-    """As src/supervisor/supervisor.c does; returns once the process has received it."""
-    check(libc.sigqueue(pid, signal.SIGINT, ctypes.c_void_p(0)) == 0, os.strerror(ctypes.get_errno()))
+def await_interrupt(pid):
+    """The process has received it."""
     bit = 1 << (signal.SIGINT - 1)
     while True:
         with open("/proc/%d/status" % pid) as f:
@@ -31,6 +30,12 @@ def interrupt_as_a_master(pid):
         if not any(p & bit for p in pending):
             return
         time.sleep(0.01)
+
+
+def interrupt_as_a_master(pid):
+    """As src/supervisor/supervisor.c does."""
+    check(libc.sigqueue(pid, signal.SIGINT, ctypes.c_void_p(0)) == 0, os.strerror(ctypes.get_errno()))
+    await_interrupt(pid)
 
 
 def parent_of(pid):
@@ -80,6 +85,19 @@ def a_server_that_several_masters_interrupt_serves_on(b):
     check(b.pids()["ps 0"] == pid and "is lost" not in b.said(), b.said())
     os.kill(b.pids()["worker 0"], signal.SIGINT)
     check_stops(b)
+
+
+@test
+def a_second_interrupt_by_a_person_ends_a_task_at_once(b):
+    launch(b, workers=1, ps=1, restarts=0)
+    pid = b.pids()["ps 0"]
+    os.kill(pid, signal.SIGINT)
+    await_interrupt(pid)
+    check(chaos.is_alive(pid), "the first one has ended it\n" + b.said())
+    os.kill(pid, signal.SIGINT)
+    b.wait(lambda: "ps 0 was killed by signal 2" in b.said(), "the server ends")
+    b.launcher.send_signal(signal.SIGINT)
+    check_ends(b)
 
 
 @test
