@@ -152,6 +152,7 @@ suite "members" tests/train/members.py build/release/meshflow
 suite "groups" tests/train/groups.py build/release/meshflow
 suite "partitions" tests/train/partition.py build/release/meshflow
 suite "faults" tests/train/faults.py build/release/meshflow
+suite "interrupts" tests/train/interrupts.py build/release/meshflow
 # One compilation serves both: the warnings of clang, and corpora under sanitizers. Tests and
 # benchmarks are left to `make check`, which runs them so.
 finish clang

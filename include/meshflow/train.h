@@ -193,7 +193,8 @@ typedef struct mf_fit_options {
 /* validation may be NULL. */
 MF_API MF_MUST mf_status mf_fit(mf_trainer *trainer, mf_dataset *train, mf_dataset *validation,
                                 const mf_fit_options *options);
-/* End mf_fit() after the current step, with MF_OK. Thread: any; also from a signal handler. */
+/* End mf_fit() after the current step, with MF_OK; before it begins: after its first step. Thread:
+ * any; also from a signal handler. */
 MF_API void mf_trainer_stop(mf_trainer *trainer);
 
 /* ---- evaluate, predict ---- */

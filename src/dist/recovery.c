@@ -234,7 +234,7 @@ static mf_recovery_state recovery_serve(mf_job_members *j)
 {
     mf_recovery *r = &j->recovery;
 
-    r->may_leave = false;
+    r->may_leave = j->n_workers == 0;
     return end_or_retry(j, r->hooks->serve(r->dist, r->trainer), MF_RECOVERY_ABORTING);
 }
 
@@ -286,6 +286,9 @@ static mf_status recovery_await_change(mf_job_members *j, int needed)
 
     while (!mf_members_wait_for_next(j->members)) {
         MF_TRY(mf_members_check(j->members));
+        MF_TRY(mf_members_check_stop(j->members,
+                                     "training waited for parameter servers, so nothing is saved "
+                                     "now; --resume continues from the newest checkpoint"));
         MF_TRY(mf_net_check(j->net));
         if (mf_clock_ns() > deadline)
             return MF_FAIL(MF_FAILED_PRECONDITION,

@@ -32,6 +32,7 @@ typedef struct mf_launched {
     bool done; /* ended, and is not restarted */
     bool succeeded; /* ended with exit code 0 */
     int restarts, in_row; /* in all; in a row, each after a short run */
+    int code; /* of the failure after which it is restarted */
     int64_t started_ns; /* the last time */
     int64_t again_ns; /* when it is restarted; 0: it is not */
     mf_launch_output out, err;

@@ -21,6 +21,8 @@
 
 typedef enum phase { GOING, LEAVING, STOPPING, KILLING } phase;
 
+enum { LOOK_MS = 50 };
+
 typedef struct launch_watch {
     mf_launch *l;
     phase phase;
@@ -74,7 +76,7 @@ static void kill_all(launch_watch *w)
 {
     launch_watch_notify(w, SIGKILL, false);
     if (w->l->by_masters)
-        mf_supervisor_kill_tasks(w->l->store);
+        (void)mf_supervisor_end_tasks(w->l->store, true);
     w->sent_signal = SIGKILL;
     w->phase = KILLING;
 }
@@ -141,35 +143,11 @@ static bool try_again(launch_watch *w, mf_launched *t, int code, const char *how
     t->in_row = code == MF_EXIT_SIGNAL + SIGKILL ? 0 : t->in_row;
     t->again_ns = now + mf_launch_pause_ns(t->started_ns, now, &t->in_row);
     t->restarts++;
+    t->code = code;
     restart_servers(w, t->again_ns);
     launch_watch_say("%s %s: restart %d of %d in %.2f s", t->name, how, t->restarts,
                      w->l->max_restarts, (double)(t->again_ns - now) * 1e-9);
     return true;
-}
-
-/* Restarts the tasks whose delay is over. */
-static void start_again(launch_watch *w)
-{
-    for (int i = 0; i < w->l->n; i++) {
-        mf_launched *t = &w->l->tasks[i];
-
-        if (t->again_ns == 0 || mf_clock_ns() < t->again_ns)
-            continue;
-        t->again_ns = 0;
-        if (w->phase == GOING && mf_launch_start(w->l, t) == MF_OK)
-            continue;
-        if (w->phase == GOING)
-            launch_watch_say("%s", mf_error_message());
-        t->done = true;
-    }
-}
-
-/* A training that our signal ended before it could handle the signal counts as stopped, too. */
-static int code_of(const launch_watch *w, const siginfo_t *info)
-{
-    if (info->si_code == CLD_EXITED)
-        return info->si_status;
-    return w->asked && w->l->trains ? MF_EXIT_STOPPED : MF_EXIT_SIGNAL + info->si_status;
 }
 
 /* How much a code says about the job: a permanent failure causes those of its peers, and a task
@@ -190,6 +168,36 @@ static void launch_watch_note_failure(launch_watch *w, const mf_launched *t, int
         return;
     w->code = code;
     (void)snprintf(w->why, sizeof w->why, "%s %s", t->name, how);
+}
+
+/* A training that our signal ended before it could handle the signal counts as stopped, too. */
+static int code_of_lost(const launch_watch *w, int code)
+{
+    return w->asked && w->l->trains ? MF_EXIT_STOPPED : code;
+}
+
+/* Restarts the tasks whose delay is over. */
+static void start_again(launch_watch *w)
+{
+    for (int i = 0; i < w->l->n; i++) {
+        mf_launched *t = &w->l->tasks[i];
+
+        if (t->again_ns == 0 || mf_clock_ns() < t->again_ns)
+            continue;
+        t->again_ns = 0;
+        if (w->phase == GOING && mf_launch_start(w->l, t) == MF_OK)
+            continue;
+        if (w->phase == GOING)
+            launch_watch_say("%s", mf_error_message());
+        t->done = true;
+        launch_watch_note_failure(w, t, code_of_lost(w, t->code), "was not restarted");
+    }
+}
+
+static int code_of(const launch_watch *w, const siginfo_t *info)
+{
+    return info->si_code == CLD_EXITED ? info->si_status
+                                       : code_of_lost(w, MF_EXIT_SIGNAL + info->si_status);
 }
 
 static void launch_watch_failed(launch_watch *w, mf_launched *t, const siginfo_t *info)
@@ -310,6 +318,8 @@ static void take_signals(launch_watch *w)
             continue;
         }
         w->asked = true;
+        if (w->phase == GOING) /* the job has survived the failures so far */
+            w->code = MF_EXIT_DONE;
         launch_watch_say("%s: forwarded to the tasks; a second one kills them", strsignal(number));
         stop(w, w->l->trains && mf_launch_has_members(w->l) ? SIGINT : number);
     }
@@ -379,11 +389,29 @@ static mf_status launch_watch_start_all(launch_watch *w)
     return MF_OK;
 }
 
+/* Masters that were lost may have left tasks, which are interrupted here. */
+static void end_tasks_of_masters(launch_watch *w)
+{
+    while (w->phase == STOPPING && mf_supervisor_end_tasks(w->l->store, false) > 0) {
+        struct pollfd p = { .fd = w->signals, .events = POLLIN };
+
+        (void)poll(&p, 1, LOOK_MS);
+        take_signals(w);
+        if (w->phase == STOPPING && mf_clock_ns() > w->deadline) {
+            launch_watch_say("tasks without a master have not ended after %.3g s: they are killed",
+                             (double)w->l->grace_ns * 1e-9);
+            kill_all(w);
+        }
+    }
+}
+
 static mf_status watch_all(launch_watch *w, int *exit_code)
 {
     MF_TRY(launch_watch_start_all(w));
     while (launch_watch_runs(w->l, true))
         launch_watch_wait_once(w);
+    if (w->l->by_masters)
+        end_tasks_of_masters(w);
     for (int i = 0; i < 2 * w->l->n; i++) {
         (void)mf_launch_output_read(lines_of(w, i));
         mf_launch_output_close(lines_of(w, i));

@@ -3,7 +3,10 @@
  * lost master. All masters are active. The store records for each task its master, its process and
  * its restarts (ward/NAME), changed by compare-and-swap. So a restarted master continues where it
  * was, and two masters never start the same task. Training does not depend on masters: they only
- * keep the processes running. */
+ * keep the processes running.
+ *
+ * A signal to one master interrupts the whole job: the store records it, so that each master
+ * interrupts the tasks it has or takes over, and restarts none. */
 #include "supervisor/supervisor.h"
 
 #include "base/buf.h"
@@ -12,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
+#include "cluster/membership/membership_snapshot.h"
 #include "cluster/store/store.h"
 #include "observe/status_page.h"
 #include "supervisor/launch.h"
@@ -43,6 +47,7 @@ typedef struct supervised {
     int64_t started_ns, again_ns; /* started_ns 0: not by this master; again_ns: when to restart it
                                    */
     int in_row; /* restarts in a row, each after a short run */
+    long long interrupted; /* the process that this master has interrupted; 0: none */
 } supervised;
 
 typedef struct master {
@@ -54,11 +59,13 @@ typedef struct master {
     int n;
     char (*alive)[NAME]; /* masters */
     int n_alive;
-    bool over;
-    bool stopped; /* a signal to this master ended the job */
+    bool over, stopped; /* its training has ended; before its last step */
+    bool interrupted; /* by a signal to a master */
     int max_restarts;
     mf_proc_cmdline command; /* the tasks run the command line of this process */
 } master;
+
+#define INTERRUPT "interrupt" /* in the store: a signal to a master has interrupted the job */
 
 static volatile sig_atomic_t stop_signals; /* a signal was received */
 
@@ -93,7 +100,11 @@ static void supervisor_read_entry(master *m, const mf_store_entry *e)
 {
     char key[MF_STORE_KEY_MAX];
 
-    m->over |= strcmp(e->key, "over") == 0;
+    m->interrupted |= strcmp(e->key, INTERRUPT) == 0;
+    if (strcmp(e->key, "over") == 0) {
+        m->over = true;
+        m->stopped = strcmp(e->value, MF_STOPPED) == 0;
+    }
     if (strncmp(e->key, "master/", 7) == 0 && e->size < NAME)
         memcpy(m->alive[m->n_alive++], e->value, e->size + 1);
     for (int i = 0; i < m->n; i++) {
@@ -168,7 +179,8 @@ static bool supervisor_runs(const supervised *w)
 }
 
 /* Between fork and exec. */
-static _Noreturn void supervisor_become(const master *m, const supervised *w, const char *config)
+static _Noreturn void supervisor_become(const master *m, const supervised *w, const char *config,
+                                        const sigset_t *before)
 {
     char prefix[NAME + 4];
 
@@ -176,10 +188,28 @@ static _Noreturn void supervisor_become(const master *m, const supervised *w, co
     (void)setpgid(0, 0); /* its signals are its own */
     (void)signal(SIGINT, SIG_DFL);
     (void)signal(SIGTERM, SIG_DFL);
+    (void)sigprocmask(SIG_SETMASK, before, NULL);
     (void)setenv("TF_CONFIG", config, 1);
     (void)setenv("MESHFLOW_LOG_PREFIX", prefix, 1);
     (void)execv("/proc/self/exe", m->command.list);
     _exit(127);
+}
+
+/* A signal to the new process is delivered once it no longer has this process's handlers. */
+static pid_t supervisor_fork(const master *m, const supervised *w, const char *config)
+{
+    sigset_t stops, before;
+    pid_t pid;
+
+    sigemptyset(&stops);
+    (void)sigaddset(&stops, SIGINT);
+    (void)sigaddset(&stops, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &stops, &before);
+    pid = fork();
+    if (pid == 0)
+        supervisor_become(m, w, config, &before);
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    return pid;
 }
 
 static mf_status supervisor_start(master *m, supervised *w)
@@ -195,9 +225,7 @@ static mf_status supervisor_start(master *m, supervised *w)
                                m->cluster->n_tasks - mf_cluster_count(m->cluster, MF_ROLE_MASTER),
                                w->role, w->index, &config);
     MF_TRY(mf_buf_finish(&config));
-    pid = fork();
-    if (pid == 0)
-        supervisor_become(m, w, config.data);
+    pid = supervisor_fork(m, w, config.data);
     mf_buf_deinit(&config);
     if (pid < 0)
         return MF_FAIL(MF_RESOURCE_EXHAUSTED, "cannot start %s: %s", w->name, strerror(errno));
@@ -245,6 +273,8 @@ static mf_status supervisor_take(master *m, supervised *w)
     memcpy(before, w->master, sizeof before);
     (void)snprintf(w->master, sizeof w->master, "%s", m->name);
     MF_TRY(supervisor_put_task(m, w, &won));
+    if (!won) /* it is another master's now: the next read of the store shows whose */
+        memcpy(w->master, before, sizeof before);
     if (won && before[0] != '\0' && strcmp(before, m->name) != 0)
         MF_WARN("%s takes over %s from %s, which is lost", m->name, w->name, before);
     return MF_OK;
@@ -262,7 +292,7 @@ static mf_status supervise_task(master *m, supervised *w)
     const int64_t now = mf_clock_ns();
     bool won;
 
-    if (supervisor_runs(w) || m->over)
+    if (supervisor_runs(w) || m->over || m->interrupted)
         return MF_OK;
     if (w->pid > 0) { /* the process is lost */
         if (w->restarts >= m->max_restarts || is_final(w))
@@ -282,7 +312,7 @@ static mf_status supervise_tasks(master *m)
     for (int i = 0; i < m->n; i++) {
         supervised *w = &m->tasks[i];
 
-        if (w->version == 0 && !m->over) {
+        if (w->version == 0 && !m->over && !m->interrupted) {
             if (is_initially_ours(m, i))
                 MF_TRY(supervisor_take(m, w));
         } else if (w->version != 0 && !is_alive(m, w->master)) {
@@ -315,17 +345,32 @@ static mf_status supervisor_reap(master *m)
     return MF_OK;
 }
 
-/* Interrupts the whole job; the loop then waits for its end. */
-static void supervisor_pass_on(master *m)
+/* A signal to this master. */
+static mf_status note_interrupt(master *m)
 {
     if (!stop_signals)
-        return;
+        return MF_OK;
     stop_signals = 0;
-    m->stopped = true;
-    m->max_restarts = 0;
-    for (int i = 0; i < m->n; i++) {
-        if (strcmp(m->tasks[i].master, m->name) == 0 && supervisor_runs(&m->tasks[i]))
-            (void)kill((pid_t)m->tasks[i].pid, SIGINT);
+    m->interrupted = true;
+    return mf_store_put(m->store, INTERRUPT, m->name, strlen(m->name), MF_STORE_ANY, 0, NULL);
+}
+
+/* A task may be interrupted by several masters: with SI_QUEUE it knows (cli/train_signals.c). */
+static void interrupt_task(const supervised *w)
+{
+    (void)sigqueue((pid_t)w->pid, SIGINT, (union sigval){ 0 });
+}
+
+/* Each process of this master's tasks, once; the loop then waits for their end. */
+static void interrupt_tasks(master *m)
+{
+    for (int i = 0; i < m->n && m->interrupted; i++) {
+        supervised *w = &m->tasks[i];
+
+        if (strcmp(w->master, m->name) != 0 || w->interrupted == w->pid || !supervisor_runs(w))
+            continue;
+        interrupt_task(w);
+        w->interrupted = w->pid;
     }
 }
 
@@ -335,30 +380,29 @@ static bool is_done(const master *m)
     for (int i = 0; i < m->n; i++) {
         const supervised *w = &m->tasks[i];
 
-        if (supervisor_runs(w) ||
-            (!m->over && !is_final(w) && (w->pid == 0 || w->restarts < m->max_restarts)))
+        if (supervisor_runs(w) || (!m->over && !m->interrupted && !is_final(w) &&
+                                   (w->pid == 0 || w->restarts < m->max_restarts)))
             return false;
     }
     return true;
 }
 
-/* From the tasks' codes: a worker ends with code 0 only together with all others. */
+/* From the tasks' codes, unless their training has recorded how it ended. */
 static int code_of_job(const master *m)
 {
-    bool done = false, stopped = m->stopped && !m->over;
+    bool stopped = m->interrupted;
     int permanent = 0;
 
     for (int i = 0; i < m->n; i++) {
         const int code = m->tasks[i].code;
 
-        done |= code == MF_EXIT_DONE && m->tasks[i].role != MF_ROLE_PS;
         stopped |= code == MF_EXIT_STOPPED;
         permanent = mf_exit_is_permanent(code) ? code : permanent;
     }
-    return m->over && (done || !stopped) ? MF_EXIT_DONE
-           : permanent                   ? permanent
-           : stopped                     ? MF_EXIT_STOPPED
-                                         : MF_EXIT_FAILED;
+    return m->over && !m->stopped ? MF_EXIT_DONE
+           : permanent            ? permanent
+           : m->over || stopped   ? MF_EXIT_STOPPED
+                                  : MF_EXIT_FAILED;
 }
 
 static mf_status supervisor_watch(master *m, int *exit_code)
@@ -368,11 +412,12 @@ static mf_status supervisor_watch(master *m, int *exit_code)
 
         MF_TRY(renew_registration(m));
         MF_TRY(supervisor_refresh(m));
+        MF_TRY(note_interrupt(m));
         MF_TRY(supervisor_reap(m));
         if (is_done(m))
             break;
         MF_TRY(supervise_tasks(m));
-        supervisor_pass_on(m);
+        interrupt_tasks(m);
         st = mf_store_wait(m->store, "", m->revision, mf_clock_ns() + LOOK_MS * INT64_C(1000000));
         if (st != MF_OK && st != MF_DEADLINE_EXCEEDED)
             return st;
@@ -468,22 +513,29 @@ done:
     return mf_error_restore(&why);
 }
 
-void mf_supervisor_kill_tasks(const char *where)
+int mf_supervisor_end_tasks(const char *where, bool at_once)
 {
     mf_store_entries all = { 0 };
     mf_store *store;
+    int n = 0;
 
     if (mf_store_open(where, NULL, &store) != MF_OK)
-        return;
+        return 0;
     if (mf_store_list(store, "ward/", &all) == MF_OK) {
         for (int i = 0; i < all.n; i++) {
             supervised w = { 0 };
 
             supervisor_read_task(&all.entries[i], &w);
-            if (supervisor_runs(&w))
+            if (!supervisor_runs(&w))
+                continue;
+            if (at_once)
                 (void)kill((pid_t)w.pid, SIGKILL);
+            else
+                interrupt_task(&w);
+            n++;
         }
     }
     mf_store_entries_deinit(&all);
     mf_store_close(store);
+    return n;
 }

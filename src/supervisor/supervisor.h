@@ -14,7 +14,8 @@ bool mf_supervisor_is_one(const mf_cluster *c);
 MF_MUST mf_status mf_supervisor_run(const mf_cluster *c, const char *job, int64_t timeout_ns,
                                     int *exit_code);
 
-/* Kills all processes of the job's tasks that its masters have recorded in the store. */
-void mf_supervisor_kill_tasks(const char *store);
+/* Interrupts, or at once kills, all running processes of the job's tasks that its masters have
+ * recorded in the store. Returns their number. */
+int mf_supervisor_end_tasks(const char *store, bool at_once);
 
 #endif

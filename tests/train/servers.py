@@ -78,6 +78,17 @@ def any_weight_partitioning_gives_the_same_bits(b):
 
 
 @test
+def settings_that_servers_reject_are_rejected_by_workers_without_servers(b):
+    """The servers have ended when the workers start. A worker that waited for them would time out here."""
+    train = b.train("--strategy", "parameter_server aggregation=adasum partition=fixed shards=2", "--timeout", "600", steps=2)
+    for kind in "ps", "worker":
+        for i in range(2):
+            env = {"TF_CONFIG": tf_config(2, 2, kind, i), "MESHFLOW_STORE": "file:" + os.path.join(b.dir, "store")}
+            _, err = b.run([b.program, *train], code=2, env=env)
+            check("partition=whole" in err, "%s %d: %s" % (kind, i, err[-500:]))
+
+
+@test
 def servers_prune_like_one_process(b):
     kind = dict(model="mlp", steps=12, batch=32, optimizer="momentum")
     for how, servers in ("scope=layer", (1, 2)), ("scope=global", (1,)):

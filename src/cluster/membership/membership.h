@@ -74,6 +74,9 @@ MF_MUST mf_status mf_members_next(mf_members *m, const mf_view **view);
 /* MF_OK as long as all members of the current view are registered and no later view exists.
  * UNAVAILABLE naming the lost member, ABORTED. Thread: any. */
 MF_MUST mf_status mf_members_check(mf_members *m);
+/* For a task that waits for other members. CANCELLED: `stops` has been true for one lease. It waits
+ * so long because it stops or leaves in order if they join. meanwhile: "it waited to join". */
+MF_MUST mf_status mf_members_check_stop(mf_members *m, const char *meanwhile);
 /* Suspect this member of the current view: it is registered, but does not answer or does not
  * connect. The next view lacks one of the two: see mf_membership_snapshot_next(). */
 MF_MUST mf_status mf_members_suspect(mf_members *m, int member);

@@ -218,8 +218,7 @@ static mf_status take_turn(mf_members *m, bool *done, join_wait *e)
     return st;
 }
 
-/* Joining within one lease is worth waiting for: the task then stops or leaves in order. */
-static mf_status check_stop(mf_members *m)
+mf_status mf_members_check_stop(mf_members *m, const char *meanwhile)
 {
     const int64_t now = mf_clock_ns();
 
@@ -228,7 +227,7 @@ static mf_status check_stop(mf_members *m)
     m->stopped_at = m->stopped_at > 0 ? m->stopped_at : now;
     if (now < m->stopped_at + m->o.lease_ns)
         return MF_OK;
-    return MF_FAIL(MF_CANCELLED, "%s was asked to end while it waited to join", m->self.name);
+    return MF_FAIL(MF_CANCELLED, "%s was asked to end while %s", m->self.name, meanwhile);
 }
 
 mf_status mf_members_next(mf_members *m, const mf_view **view)
@@ -242,7 +241,7 @@ mf_status mf_members_next(mf_members *m, const mf_view **view)
     while (st == MF_OK && !done) {
         st = take_turn(m, &done, &e);
         if (st == MF_OK && !done)
-            st = check_stop(m);
+            st = mf_members_check_stop(m, "it waited to join");
         where = e.waiting.where;
         if (st == MF_OK && !done && mf_clock_ns() > deadline)
             st = MF_FAIL(m->at_hand.epoch == 0 ? MF_FAILED_PRECONDITION : MF_DEADLINE_EXCEEDED,

@@ -115,7 +115,8 @@ mf_status mf_ps_job_aligned(mf_dist *dist, mf_trainer *t)
 /* A server that was asked to end serves as long as there are workers. */
 static bool may_leave(mf_ps_job *j)
 {
-    return j->n_workers == 0 && atomic_load(&j->dist.leave_requested);
+    return j->n_workers == 0 && (atomic_load(&j->dist.leave_requested) ||
+                                 mf_trainer_wants_stop(j->members.recovery.trainer));
 }
 
 static bool server_waits_for_next(void *ctx)

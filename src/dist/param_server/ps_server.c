@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ps_server.c - a parameter server: receives requests and replies. An update waits for all workers
  * (synchronous), for some of them (a quorum), or for none. */
-#include "dist/param_server/ps_server.h"
-
 #include "base/clock.h"
 #include "base/cond.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "dist/param_server/ps_quorum.h"
 #include "observe/status_page.h"
 #include "observe/wait_report.h"
 
@@ -255,6 +254,8 @@ static mf_status serve_one(server *s, mf_mail *r)
         return mf_ps_take_trace(s, r);
     case MF_PS_PROGRESS:
         return take_stand(s, r);
+    case MF_PS_DECISION:
+        return mf_ps_take_decision(s, r);
     case MF_PS_TAKE:
         return take_copy_of_self(s, r);
     case MF_PS_COPY:
@@ -366,6 +367,7 @@ static void disconnect(server *s)
     mf_ps_shm_close(&s->copies_out);
     for (int i = 0; s->copies_in && i < s->o.n_servers; i++)
         mf_ps_shm_close(&s->copies_in[i]);
+    mf_ps_quorum_reset(s);
     mf_free(s->copies_in);
     mf_free(s->lanes);
     mf_free(s->pulled);

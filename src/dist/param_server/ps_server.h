@@ -55,6 +55,9 @@ typedef struct server {
                            flight */
     mf_trace *trace; /* NULL: not requested */
     int64_t trace_origin, trace_error; /* the chief's time 0 by the local clock, and its error */
+    mf_mail
+        *decisions; /* of the first server, that this server has not followed yet (ps_quorum.c) */
+    uint32_t decided; /* decisions that were made or followed */
     bool over;
     mf_mailbox requests;
     mf_net_watch watch; /* wakes the thread that waits for requests */
@@ -75,6 +78,8 @@ int mf_ps_most_parts(const server *s);
 
 /* A push has arrived: refuse it, or update when there are enough. */
 MF_MUST mf_status mf_ps_take_push(server *s, mf_mail *r);
+/* A decision of the first server has arrived. */
+MF_MUST mf_status mf_ps_take_decision(server *s, mf_mail *r);
 /* Update if there are enough pushes for the current weights. */
 MF_MUST mf_status mf_ps_try_step(server *s);
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "dist/param_server/ps_server.h"
+#include "dist/param_server/ps_quorum.h"
 
 #include <string.h>
 
@@ -145,6 +145,36 @@ static int wanted(const server *s)
     return quorum < 1 ? 1 : quorum < s->active ? quorum : s->active;
 }
 
+/* Other pushes were enough: its batch is done, without an update. */
+static mf_status throw_away(server *s, push *p)
+{
+    s->late++;
+    MF_TRY(note_done(s, &p, 1, &s->late_batches));
+    return keep_and_answer(s, &p, 1);
+}
+
+/* The decisions of the first server whose pushes have arrived. */
+static mf_status follow_decisions(server *s)
+{
+    push *all[MF_REDUCTION_TREE_LEAVES];
+    bool discards;
+    int n;
+
+    while (mf_ps_quorum_next(s, all, &n, &discards)) {
+        if (!discards)
+            MF_TRY(do_step(s, all, n));
+        for (int i = 0; i < n && discards; i++)
+            MF_TRY(throw_away(s, all[i]));
+    }
+    return MF_OK;
+}
+
+mf_status mf_ps_take_decision(server *s, mf_mail *r)
+{
+    mf_ps_quorum_take(s, r);
+    return follow_decisions(s);
+}
+
 /* Apply the pushes that were computed with the current weights, if they are enough. */
 mf_status mf_ps_try_step(server *s)
 {
@@ -152,13 +182,18 @@ mf_status mf_ps_try_step(server *s)
     int64_t workers = 0;
     int n = 0;
 
+    if (mf_ps_quorum_follows(s))
+        return follow_decisions(s);
     for (int w = 0; w < s->o.n_workers && n < MF_REDUCTION_TREE_LEAVES; w++) {
         if (!s->pushes[w].of)
             continue;
         workers += s->o.mode.sync ? s->pushes[w].head.workers : 1;
         all[n++] = &s->pushes[w];
     }
-    return n > 0 && workers >= wanted(s) ? do_step(s, all, n) : MF_OK;
+    if (n == 0 || workers < wanted(s))
+        return MF_OK;
+    MF_TRY(mf_ps_quorum_decide(s, all, n, false));
+    return do_step(s, all, n);
 }
 
 /* It is in the weights already: its worker gets the current ones. With a quorum it waits for other
@@ -171,12 +206,10 @@ static mf_status pass_over(server *s, push *p)
     return s->o.mode.quorum > 0 ? mf_ps_try_step(s) : answer_all(s, MF_OK, &p, 1);
 }
 
-/* Other pushes were enough: its batch is done, without an update. */
-static mf_status throw_away(server *s, push *p)
+/* Were other pushes enough? The first server knows. */
+static bool is_late_push(const server *s, const push *p)
 {
-    s->late++;
-    MF_TRY(note_done(s, &p, 1, &s->late_batches));
-    return keep_and_answer(s, &p, 1);
+    return s->o.mode.quorum > 0 && !mf_ps_quorum_follows(s) && p->head.version < s->version;
 }
 
 mf_status mf_ps_take_push(server *s, mf_mail *r)
@@ -205,7 +238,11 @@ mf_status mf_ps_take_push(server *s, mf_mail *r)
         return refuse_push(s, &s->pushes[r->from]);
     if (counts_batches(s) && mf_ps_dedup_has(&s->done, s->pushes[r->from].head.step))
         return pass_over(s, &s->pushes[r->from]);
-    if (s->o.mode.quorum > 0 && s->pushes[r->from].head.version < s->version)
-        return throw_away(s, &s->pushes[r->from]);
+    if (is_late_push(s, &s->pushes[r->from])) {
+        push *late = &s->pushes[r->from];
+
+        MF_TRY(mf_ps_quorum_decide(s, &late, 1, true));
+        return throw_away(s, late);
+    }
     return mf_ps_try_step(s);
 }

@@ -41,6 +41,7 @@ typedef enum mf_ps_request {
     MF_PS_LEASE, /* of a batch, of the first server: mf_ps_lease -> its number, or mf_ps_no_batch */
     MF_PS_TRACE, /* of the server's work, see ps_trace.c */
     MF_PS_PROGRESS, /* nothing -> mf_ps_progress */
+    MF_PS_DECISION, /* of the first server, to the others (ps_quorum.c); no reply */
 } mf_ps_request;
 
 /* Flags. */

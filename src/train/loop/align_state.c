@@ -146,26 +146,35 @@ static mf_status compare_order(const mf_sliced *own, const mf_sliced *others)
                                                  : "the files, or the samples in them, differ");
 }
 
-/* Steps and evaluations of all workers, two numbers by rank. */
-static mf_status gather_all_progress(mf_dist *dist, const mf_train_progress *mine, int64_t *all)
+/* How far a worker is. A roll-back follows its step, evaluations follow both. */
+typedef struct align_state_place {
+    int64_t steps, rolled_back, evaluations;
+} align_state_place;
+
+/* By rank. */
+static mf_status gather_all_progress(mf_dist *dist, const mf_train_progress *mine,
+                                     align_state_place *all)
 {
     /* Of step 0: a worker without state does not know the step. */
-    const int64_t own[2] = { mine->steps, mine->evaluations };
+    const align_state_place own = { mine->steps, mine->rolled_back, mine->evaluations };
 
-    return mf_dist_all_gather(dist, 0, "the progress of all workers", own, sizeof own, all);
+    return mf_dist_all_gather(dist, 0, "the progress of all workers", &own, sizeof own, all);
 }
 
-static bool is_behind(const int64_t a[2], const int64_t b[2])
+static bool is_behind(const align_state_place *a, const align_state_place *b)
 {
-    return a[0] != b[0] ? a[0] < b[0] : a[1] < b[1];
+    if (a->steps != b->steps)
+        return a->steps < b->steps;
+    return a->rolled_back != b->rolled_back ? a->rolled_back < b->rolled_back
+                                            : a->evaluations < b->evaluations;
 }
 
-static int find_furthest(const mf_dist *dist, const int64_t *all)
+static int find_furthest(const mf_dist *dist, const align_state_place *all)
 {
     int root = 0;
 
     for (int r = 1; r < dist->size; r++) {
-        if (is_behind(&all[2 * root], &all[2 * r]))
+        if (is_behind(&all[root], &all[r]))
             root = r;
     }
     return root;
@@ -202,30 +211,32 @@ static mf_status init_fresh_state(mf_dist *dist, mf_trainer *t)
     return MF_OK;
 }
 
-static bool all_progress_is_equal(const mf_dist *dist, const int64_t *all)
+/* Evaluations do not change weights. */
+static bool all_have_the_same_weights(const mf_dist *dist, const align_state_place *all)
 {
     for (int r = 0; r < dist->size; r++) {
-        if (all[2 * r] < 0 || all[2 * r] != all[0])
+        if (all[r].steps < 0 || all[r].steps != all[0].steps ||
+            all[r].rolled_back != all[0].rolled_back)
             return false;
     }
     return true;
 }
 
-static mf_status align_to_furthest(mf_dist *dist, mf_trainer *t, const int64_t *all)
+static mf_status align_to_furthest(mf_dist *dist, mf_trainer *t, const align_state_place *all)
 {
     const int root = find_furthest(dist, all);
     const mf_collective c = mf_dist_collective(dist, 0, "the position in the data");
     mf_sliced own;
     mf_train_progress s;
 
-    dist->history.fresh = all[2 * root] < 0;
+    dist->history.fresh = all[root].steps < 0;
     if (dist->history.fresh)
         MF_TRY(init_fresh_state(dist, t));
     own = t->sliced;
     s = mf_trainer_progress(t);
     MF_TRY(mf_broadcast(dist->group, &c, root, &s, sizeof s));
     MF_TRY(compare_order(&own, &s.sliced));
-    if (!all_progress_is_equal(dist, all))
+    if (!all_have_the_same_weights(dist, all))
         MF_TRY(mf_dist_broadcast_state(dist, root, t, s.steps));
     mf_trainer_set_progress(t, &s);
     if (mf_dist_has_aux_state(dist))
@@ -236,12 +247,12 @@ static mf_status align_to_furthest(mf_dist *dist, mf_trainer *t, const int64_t *
 mf_status mf_dist_align_state(mf_dist *dist, mf_trainer *t)
 {
     const mf_train_progress mine = mf_trainer_progress(t);
-    int64_t *all;
+    align_state_place *all;
     mf_status st;
 
     if (!dist->group)
         return MF_OK;
-    all = mf_calloc(dist->size, 2 * sizeof *all);
+    all = mf_calloc(dist->size, sizeof *all);
     st = all ? gather_all_progress(dist, &mine, all) : MF_NOMEM("workers");
     if (st == MF_OK)
         st = align_to_furthest(dist, t, all);

@@ -448,6 +448,14 @@ static void end_loop(mf_fit_ctx *f)
     mf_free(f->hooks);
 }
 
+/* At the end: a signal may arrive before the beginning. */
+static void clear_stop(mf_trainer *t)
+{
+    atomic_store(&t->stop, false);
+    if (t->options.strategy)
+        atomic_store(&t->options.strategy->stop, false);
+}
+
 static mf_status fit_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validation,
                          const mf_fit_options *options)
 {
@@ -459,12 +467,10 @@ static mf_status fit_fit(mf_trainer *t, mf_dataset *train, mf_dataset *validatio
     MF_ALONE(&t->turns);
     if (options)
         f.o = *options;
-    atomic_store(&t->stop, false);
-    if (t->options.strategy)
-        atomic_store(&t->options.strategy->stop, false);
     st = mf_fit_prepare(&f);
     if (st == MF_OK)
         st = fit_run(&f);
+    clear_stop(t);
     failed = st != MF_OK;
     f.loop.failed |= failed;
     if (failed)

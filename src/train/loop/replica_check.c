@@ -198,6 +198,8 @@ static mf_status replica_check_go_back(mf_replica_check *a)
     t->step = a->step;
     t->epoch = a->epoch;
     t->first = a->first;
+    if (t->progress.rolled_back > t->step) /* that step is repeated, and so is the roll-back */
+        t->progress.rolled_back = 0;
     return hash_all(a);
 }
 

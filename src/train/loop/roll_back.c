@@ -133,7 +133,7 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
     mf_dist *dist = t->dist;
     int64_t taken = -1;
 
-    if (n == 0 || n % limit != 0)
+    if (n == 0 || n % limit != 0 || t->progress.rolled_back == t->step)
         return MF_OK;
     if (mf_dist_is_chief(dist))
         MF_TRY(roll_back_restore(t, dir, checkpoints, &r, &taken));
@@ -149,8 +149,9 @@ mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *ch
                 "weights are those of step %lld again, and training continues with step %lld",
                 (long long)n, (long long)r.first, (long long)t->step, (long long)taken,
                 (long long)t->step + 1);
-    if (!dist || !dist->group)
-        return MF_OK;
-    MF_TRY(mf_dist_broadcast_state(dist, 0, t, t->step));
-    return mf_dist_align_state(dist, t); /* and the chief's auxiliary state */
+    if (dist && dist->group)
+        MF_TRY(mf_dist_broadcast_state(dist, 0, t, t->step));
+    /* If a worker is lost from here on, workers that lack the weights get them from this one. */
+    t->progress.rolled_back = t->step;
+    return dist && dist->group ? mf_dist_align_state(dist, t) : MF_OK; /* auxiliary state, too */
 }

@@ -11,8 +11,9 @@
 
 #include "train/checkpoint/checkpoint.h"
 
-/* After a step, by all workers at once: the chief gives the folder, others NULL. Checkpoints newer
- * than the restored one are removed. Fails: FAILED_PRECONDITION (no earlier checkpoint), and as
+/* After a step, by all workers at once: the chief gives the folder, others NULL. Does it once for
+ * each step (mf_train_progress.rolled_back). Checkpoints newer than the restored one are removed.
+ * Fails: FAILED_PRECONDITION (no earlier checkpoint), and as
  * collectives do. */
 MF_MUST mf_status mf_roll_back_if_due(mf_trainer *t, const char *dir, mf_checkpoints *checkpoints);
 

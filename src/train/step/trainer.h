@@ -37,11 +37,12 @@ typedef struct mf_sliced {
 
 enum { MF_MOST_GROUPS = 256 }; /* of workers, that average their variables */
 
-/* The progress of training. Workers in lockstep do the same sequence of steps and evaluations, so
- * two numbers give a worker's position in it; a worker that is behind gets the results that it has
- * missed from a worker that is not. */
+/* The progress of training. Workers in lockstep do the same sequence of steps, roll-backs and
+ * evaluations, so three numbers give a worker's position in it; a worker that is behind gets the
+ * results that it has missed from a worker that is not. */
 typedef struct mf_train_progress {
     int64_t steps; /* steps done; -1: there is no state here for other workers */
+    int64_t rolled_back; /* the last step after which weights were rolled back; 0: none */
     int64_t evaluations; /* done together */
     int64_t epoch, first; /* where the next batch begins */
     mf_sliced sliced;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* guards.c - steps with NaN or Inf, and workers whose weights differ. Workers are threads. */
 #include "data/ledger.h"
+#include "train/loop/dist.h"
+#include "train/loop/roll_back.h"
 #include "unit/dist/dist_test.h"
 #include "unit/train/loop/folder.h"
 #include "unit/train/loop/toy.h"
@@ -20,6 +22,7 @@ typedef struct plan {
     const char *flipped; /* of this variable */
     int flips_again; /* as often */
     const char *frozen; /* this one is not trained */
+    int rolls_back_again, rolls_back_alone; /* after this step; 0: never */
     char dir[32];
     int64_t skipped[JOB_MOST]; /* by rank: the last report */
 } plan;
@@ -65,12 +68,44 @@ static void flip(const mf_trainer *t, const char *name)
     ((unsigned char *)mf_trainer_find(t, name)->variable->value.data)[1] ^= 4;
 }
 
+static mf_status roll_back_again(mf_trainer *t)
+{
+    T_EQ(t->progress.rolled_back, t->step);
+    return mf_roll_back_if_due(t, NULL, NULL); /* fails if it looks for a checkpoint */
+}
+
+/* Worker 1 has other weights, as after a roll-back; then all align. */
+static mf_status roll_back_alone(const job_worker *w, mf_trainer *t)
+{
+    mf_variable *bias = mf_trainer_find(t, "dense/bias")->variable;
+    mf_tensor value = { 0 };
+
+    if (w->rank == 1) {
+        T_OK(mf_tensor_alloc(&value, MF_DTYPE_F32, &bias->declared));
+        for (int64_t i = 0; i < value.count; i++)
+            ((float *)value.data)[i] = 7.0f;
+        T_OK(mf_variable_assign(bias, &value, true));
+        mf_tensor_clear(&value);
+        t->progress.rolled_back = t->step;
+    }
+    MF_TRY(mf_dist_align_state(t->dist, t));
+    T_EQ(t->progress.rolled_back, t->step);
+    MF_TRY(mf_variable_read(bias, &value));
+    T_EQ_F(mf_tensor_float_at(&value, 0), 7.0f);
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
 static mf_status after_step(void *ctx, mf_trainer *t, const mf_step_report *r)
 {
     job_worker *w = ctx;
     plan *p = w->arg;
 
     p->skipped[w->rank] = r->skipped_steps;
+    if (r->step == p->rolls_back_again)
+        return roll_back_again(t);
+    if (r->step == p->rolls_back_alone)
+        return roll_back_alone(w, t);
     if (w->rank != 1 || !p->flipped || p->flips_again == 0 ||
         (r->step != p->flips[0] && r->step != p->flips[1]))
         return MF_OK;
@@ -222,6 +257,30 @@ MF_TEST(guard_skip_rolls_back_after_consecutive_skips_and_data_advances)
         T_STREQ(sha, without);
         T_EQ(p.skipped[n - 1], 4);
     }
+}
+
+/* A recovery repeats what follows a step. A worker that has rolled back continues; it would not
+ * answer another worker that rolls back again. */
+MF_TEST(guard_skip_rolls_back_once_for_a_step)
+{
+    plan p = { .bad_from = 20,
+               .bad_to = 36,
+               .guard = "skip in_row=3",
+               .save_steps = 2,
+               .rolls_back_again = 8 };
+    char sha[65];
+
+    for (int n = 1; n <= 2; n++)
+        train(&p, sums, n, sha);
+}
+
+/* As if another worker was lost between the roll-backs of worker 1 and worker 0. */
+MF_TEST(guard_skip_gives_the_weights_of_a_roll_back_to_workers_that_have_not_rolled_back)
+{
+    plan p = { .guard = "skip", .rolls_back_alone = 3 };
+    char sha[65];
+
+    train(&p, sums, 2, sha);
 }
 
 /* Steps 6 to 11 have NaN: after three skips, back to step 4; after three more, back to step 2. */

@@ -115,7 +115,7 @@ static const wrong wrongs[] = {
     { { GIVEN("A=b"), .worker_hosts = "a:0" }, "--worker_hosts[0]", "0 is out of range", "1 to" },
     { { GIVEN("A=b"), .worker_hosts = "a:1,,b:1" }, "--worker_hosts[1]", "address is empty", "" },
     { { GIVEN("A=b"), .worker_hosts = "fd00::1" }, "--worker_hosts[0]", "more than one ':'", "[" },
-    { { GIVEN("A=b"), .worker_hosts = "grpc://a:1" }, "--worker_hosts[0]", "'grpc://'", "only" },
+    { { GIVEN("A=b"), .worker_hosts = "grpc://a:1" }, "--worker_hosts[0]", "'grpc://'", "only the address" },
     { { GIVEN("A=b"), .worker_hosts = "a b:1" }, "--worker_hosts[0]", "host's name", "letters" },
     { { GIVEN("A=b"), .worker_hosts = "a:1", .task_index = "x" },
       "--task_index",

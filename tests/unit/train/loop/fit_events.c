@@ -168,6 +168,19 @@ MF_TEST(fit_stops_at_a_step_or_at_a_nan_loss)
     }
 }
 
+/* A signal handler is installed before the loop begins. */
+MF_TEST(fit_ends_after_one_step_if_it_was_stopped_before)
+{
+    job j = job_new(0.1);
+
+    mf_trainer_stop(j.trainer);
+    T_OK(mf_fit(j.trainer, j.set, NULL, &(mf_fit_options){ .steps = 20 }));
+    T_EQ(mf_trainer_step(j.trainer), 1);
+    T_OK(mf_fit(j.trainer, j.set, NULL, &(mf_fit_options){ .steps = 20 }));
+    T_EQ(mf_trainer_step(j.trainer), 20);
+    job_free(&j);
+}
+
 MF_TEST(fit_continues_if_events_cannot_be_written)
 {
     mf_hook hook;
