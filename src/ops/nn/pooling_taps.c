@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pooling_taps.c - maximum pooling that stores which tap of its window is the maximum, and its
- * gradient, for windows that do not overlap (compiler/pooling_taps.c). NHWC.
+ * gradient, for windows that do not overlap (compiler/pooling_maxima.c). NHWC.
  *
  * A tap is numbered by its place in the whole window, row by row; of equal maxima the first one
  * counts, as in MaxPoolGrad. */

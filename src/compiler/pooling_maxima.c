@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pooling_taps.c - pass: a maximum pooling with a gradient also stores, as one byte per result,
+/* pooling_maxima.c - pass: a maximum pooling with a gradient also stores, as one byte per result,
  * which element of its window is the maximum. The gradient then reads these bytes instead of the
  * image, and includes a ReluGrad of the same image, which only matters at the maxima.
  * Exact. Only for windows that do not overlap: each element then has at most one gradient. */
@@ -47,7 +47,7 @@ static bool taps_fit(const taps_pass *t, const mf_node *pool)
     return taps <= MOST_TAPS && mf_shape_is_static(x);
 }
 
-static bool is_gradient_of(const mf_node *grad, const mf_node *pool)
+static bool taps_is_gradient(const mf_node *grad, const mf_node *pool)
 {
     return taps_is_op(grad, "MaxPoolGrad") && !mf_node_attr(grad, "_crop") &&
            taps_is_output(grad->inputs[0], pool->inputs[0].node, pool->inputs[0].port) &&
@@ -115,7 +115,7 @@ static mf_status replace_pooling(taps_pass *t, mf_node *const *order, int64_t n,
     mf_node *to = NULL;
 
     for (int64_t i = 0; i < n; i++) {
-        if (!is_gradient_of(order[i], pool))
+        if (!taps_is_gradient(order[i], pool))
             continue;
         if (!to) {
             MF_TRY(taps_node(t, pool, "_MaxPoolTaps", pool->inputs, 1, NULL, 0, &to));
