@@ -2,7 +2,7 @@
 /* instruction_set.h - the instruction sets that kernels are compiled for, and the one in use.
  *
  * The build compiles some sources of ops/ once per set (cmake/MeshflowSets.cmake). A process uses
- * one set: the best that was built and that the processor has, or a lower one that --numerics,
+ * one set: the best that was built and that the processor has, or a lower set that --numerics,
  * MESHFLOW_NUMERICS or mf_numerics_pin() names. */
 #ifndef MF_BASE_INSTRUCTION_SET_H
 #define MF_BASE_INSTRUCTION_SET_H
