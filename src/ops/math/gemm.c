@@ -14,11 +14,24 @@
 #include <immintrin.h>
 #endif
 
+/* The register block. Its accumulators leave registers for the operands; the cases are the numbers
+ * of rows, and how many vectors wide a block of few rows is. */
+#if defined(__AVX512F__)
+enum { VECTOR = 64, MR = 14, ACCUMULATORS = 28, WIDE_ROWS = 6 };
+#define BLOCK_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+#define WIDE_CASES(X) X(1, 8) X(2, 8) X(3, 8) X(4, 4) X(5, 4) X(6, 4)
+#else
+enum { VECTOR = 32, MR = 6, ACCUMULATORS = 12, WIDE_ROWS = 3 };
+#define BLOCK_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#define WIDE_CASES(X) X(1, 8) X(2, 4) X(3, 4)
+#endif
+
 enum {
-    MR = 6, /* rows in registers: 12 of 16 vectors are accumulators */
-    WIDE = 8,
-    WIDE_ROWS = 2, /* vectors of columns if there are at most this many rows */
-    MAX_ROWS = 240, /* of a tile: A's slice takes half of the second-level cache */
+    WIDE = 8, /* maximum vectors of a wide block */
+    PACK_A_FROM = 8, /* panels */
+    PACK_B_FROM = 3 * MR, /* rows, if B is larger than the second-level cache: */
+    PACK_B_BYTES = 1 << 20,
+    MAX_ROWS = 17 * 14, /* of a tile: A's slice takes half of the second-level cache */
     MAX_COLS = 512, /* of a tile */
     PANELS = 8, /* of B packed at a time: they stay in the second-level cache, too */
     LINES = 8, /* rows of B packed at a time, while the next ones are prefetched */
@@ -40,6 +53,25 @@ static int64_t round_up(int64_t x, int64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Rows of a strip of A: equal strips rather than full ones and a remainder. */
+static int64_t strip_rows(int64_t m)
+{
+    const int64_t strips = (m + MR - 1) / MR;
+
+    return round_up((m + strips - 1) / strips, 2);
+}
+
+static int64_t wide_vectors(int rows)
+{
+    static const int8_t vectors[] = {
+#define WIDE_VECTORS(ROWS, VECTORS) [ROWS] = (VECTORS),
+        WIDE_CASES(WIDE_VECTORS)
+#undef WIDE_VECTORS
+    };
+
+    return vectors[rows];
+}
+
 /* Equal slices rather than full ones and a remainder. */
 static int64_t slice_of_k(int64_t k)
 {
@@ -48,10 +80,10 @@ static int64_t slice_of_k(int64_t k)
     return round_up((k + slices - 1) / slices, 4);
 }
 
-typedef float v8f __attribute__((vector_size(32)));
-typedef double v4d __attribute__((vector_size(32)));
-typedef uint32_t v8u __attribute__((vector_size(32)));
-typedef uint64_t v4u __attribute__((vector_size(32)));
+typedef float vec_f32 __attribute__((vector_size(VECTOR)));
+typedef double vec_f64 __attribute__((vector_size(VECTOR)));
+typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR)));
+typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR)));
 
 static inline float gemm_half_to_float(mf_f16 h)
 {
@@ -63,14 +95,17 @@ static inline float gemm_half_to_float(mf_f16 h)
 }
 
 #define T float
-#define V v8f
-#define LANES 8
+#define V vec_f32
+#define LANES (VECTOR / 4)
 #define fn(x) f32_##x
-#if defined(__FMA__)
-#define SPLAT(s) ((v8f)_mm256_set1_ps(s))
-#define MULADD(c, a, b) ((v8f)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#if defined(__AVX512F__)
+#define SPLAT(s) ((vec_f32)_mm512_set1_ps(s))
+#define MULADD(c, a, b) ((vec_f32)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#elif defined(__FMA__)
+#define SPLAT(s) ((vec_f32)_mm256_set1_ps(s))
+#define MULADD(c, a, b) ((vec_f32)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #else
-#define SPLAT(s) ((s) - (v8f){ 0 })
+#define SPLAT(s) ((s) - (vec_f32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
 #define PACK_TYPES(X)                                                                              \
@@ -80,24 +115,27 @@ static inline float gemm_half_to_float(mf_f16 h)
 #include "ops/math/gemm_tile.h"
 
 #define T double
-#define V v4d
-#define LANES 4
+#define V vec_f64
+#define LANES (VECTOR / 8)
 #define fn(x) f64_##x
-#if defined(__FMA__)
-#define SPLAT(s) ((v4d)_mm256_set1_pd(s))
-#define MULADD(c, a, b) ((v4d)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#if defined(__AVX512F__)
+#define SPLAT(s) ((vec_f64)_mm512_set1_pd(s))
+#define MULADD(c, a, b) ((vec_f64)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#elif defined(__FMA__)
+#define SPLAT(s) ((vec_f64)_mm256_set1_pd(s))
+#define MULADD(c, a, b) ((vec_f64)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #else
-#define SPLAT(s) ((s) - (v4d){ 0 })
+#define SPLAT(s) ((s) - (vec_f64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
 #define PACK_TYPES(X) X(MF_DTYPE_F64, double, *p)
 #include "ops/math/gemm_tile.h"
 
 #define T uint32_t
-#define V v8u
-#define LANES 8
+#define V vec_u32
+#define LANES (VECTOR / 4)
 #define fn(x) u32_##x
-#define SPLAT(s) ((s) + (v8u){ 0 })
+#define SPLAT(s) ((s) + (vec_u32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U32, uint32_t, *p)                                                                  \
@@ -109,10 +147,10 @@ static inline float gemm_half_to_float(mf_f16 h)
 #include "ops/math/gemm_tile.h"
 
 #define T uint64_t
-#define V v4u
-#define LANES 4
+#define V vec_u64
+#define LANES (VECTOR / 8)
 #define fn(x) u64_##x
-#define SPLAT(s) ((s) + (v4u){ 0 })
+#define SPLAT(s) ((s) + (vec_u64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U64, uint64_t, *p)                                                                  \
@@ -178,20 +216,11 @@ static mf_dtype compute_type(mf_dtype type)
 static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 {
     const int64_t cols = round_up(t->n, f32_nr), most = PANELS * f32_nr;
-    const int64_t packed = slice_of_k(t->k) * (round_up(t->m, MR) + (cols < most ? cols : most));
+    const int64_t packed =
+        slice_of_k(t->k) * (round_up(t->m, strip_rows(t->m)) + (cols < most ? cols : most));
     const int64_t parts = mf_dtype_is_complex(g->c_type) ? 2 : mf_dtype_cell(g->c_type) < 4 ? 1 : 0;
 
     return packed + parts * t->m * t->n;
-}
-
-/* sum + x * y, as in the tiles. */
-static inline v8f f32_muladd(v8f sum, float x, v8f y)
-{
-#if defined(__FMA__)
-    return (v8f)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)y, (__m256)sum);
-#else
-    return sum + ((v8f){ 0 } + x) * y;
-#endif
 }
 
 #include "ops/math/gemm_shards.h"
@@ -387,7 +416,7 @@ static void cut_tiles(gemm_job *job)
         job->tiles_n = (g->n + n - 1) / n;
         /* Equal tiles rather than full ones and a remainder. */
         m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, MR);
-        n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, 16);
+        n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, f32_nr);
         pieces = job->batch * job->tiles_m * job->tiles_n;
         if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : TILE_WORK))
             break;
@@ -395,7 +424,7 @@ static void cut_tiles(gemm_job *job)
             n /= 2;
         else
             m /= 2;
-        if (n < 16)
+        if (n < f32_nr)
             break;
     }
     job->tile_m = m;

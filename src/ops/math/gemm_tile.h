@@ -2,7 +2,7 @@
 /* gemm_tile.h - one tile of a matrix product. A template: included by gemm.c once per type of the
  * computation, with
  *
- *   T, V, LANES        the type, a 32-byte vector of it and its number of elements
+ *   T, V, LANES        the type, a vector of VECTOR bytes of it and its number of elements
  *   fn(x)            x with the type's suffix
  *   SPLAT(s)           a vector of equal elements
  *   MULADD(c, a, b)    c + a * b
@@ -98,89 +98,121 @@ static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step,
         fn(gather)(v, at + j * line, step, kc, packed + j, width);
 }
 
-/* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and most strides are constants in
- * each call. */
+static inline V fn(muladd)(V sum, T x, V y)
+{
+    return MULADD(sum, SPLAT(x), y);
+}
+
+/* Blocks that are added to a product: the previous value of C, or products of earlier shards. */
+typedef struct fn(olds)
+{
+    const T *at; /* `count` blocks, one every `step` elements */
+    int64_t count, row, step;
+}
+fn(olds);
+
+/* c[mr][nv vectors] = olds + a[mr][kc] * b[kc][nv vectors]. mr and nv are constants in each call.
+ * Rows of A are addressed from every fifth one: x86 adds 1, 2 and 4 times a register, and the
+ * compiler keeps three times the stride in another. */
 static inline __attribute__((always_inline)) void
 fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-          const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+          const T *b, int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
 {
-    V sum[MR * 2];
+    V sum[ACCUMULATORS];
+    const T *rows[3] = { a, a + 5 * a_row, a + 10 * a_row };
 
-#pragma GCC unroll 12
+#pragma GCC unroll 28
     for (int i = 0; i < mr * nv; i++)
         sum[i] = (V){ 0 };
-    for (int64_t p = 0; p < kc; p++, a += a_col, b += b_row) {
-        V y[WIDE];
+    for (int64_t p = 0; p < kc; p++, b += b_row) {
+        V x[WIDE], y[WIDE];
 
-#pragma GCC unroll 8
-        for (int j = 0; j < nv; j++)
-            memcpy(&y[j], b + j * LANES, sizeof(V));
+        if (nv > 2) { /* few rows: their elements stay in registers */
 #pragma GCC unroll 6
-        for (int r = 0; r < mr; r++) {
-            const V x = SPLAT(a[r * a_row]);
-
+            for (int r = 0; r < mr; r++)
+                x[r] = SPLAT(rows[r / 5][r % 5 * a_row]);
 #pragma GCC unroll 8
+            for (int j = 0; j < nv; j++) {
+                memcpy(&y[j], b + j * LANES, sizeof(V));
+#pragma GCC unroll 6
+                for (int r = 0; r < mr; r++)
+                    sum[r * nv + j] = MULADD(sum[r * nv + j], x[r], y[j]);
+            }
+        } else {
+#pragma GCC unroll 2
             for (int j = 0; j < nv; j++)
-                sum[r * nv + j] = MULADD(sum[r * nv + j], x, y[j]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < mr; r++, c += c_row) {
-#pragma GCC unroll 8
-        for (int j = 0; j < nv; j++) {
-            V old;
+                memcpy(&y[j], b + j * LANES, sizeof(V));
+#pragma GCC unroll 14
+            for (int r = 0; r < mr; r++) {
+                const T z = rows[r / 5][r % 5 * a_row];
 
-            if (add) {
-                memcpy(&old, c + j * LANES, sizeof old);
+#pragma GCC unroll 2
+                for (int j = 0; j < nv; j++)
+                    sum[r * nv + j] = fn(muladd)(sum[r * nv + j], z, y[j]);
+            }
+        }
+#pragma GCC unroll 3
+        for (int i = 0; i < 3; i++)
+            rows[i] += a_col;
+    }
+    for (int64_t i = 0; i < olds->count; i++) {
+        const T *from = olds->at + i * olds->step;
+
+#pragma GCC unroll 14
+        for (int r = 0; r < mr; r++) {
+#pragma GCC unroll 8
+            for (int j = 0; j < nv; j++) {
+                V old;
+
+                memcpy(&old, from + r * olds->row + j * LANES, sizeof old);
                 sum[r * nv + j] = old + sum[r * nv + j];
             }
-            memcpy(c + j * LANES, &sum[r * nv + j], sizeof old);
         }
     }
+#pragma GCC unroll 14
+    for (int r = 0; r < mr; r++, c += c_row) {
+#pragma GCC unroll 8
+        for (int j = 0; j < nv; j++)
+            memcpy(c + j * LANES, &sum[r * nv + j], sizeof(V));
+    }
 }
 
-/* One row by WIDE vectors of columns: for products with few rows, which are bound by loading B. */
-static void fn(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
-                          bool add)
+/* The block of a product with mr rows, one or two vectors wide. */
+static void fn(block_of)(int mr, int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
+                         const T *b, int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
 {
-    fn(block)(1, WIDE, kc, a, 0, a_col, b, b_row, c, 0, add);
-}
-
-#define BLOCK_CASE(n, ROW, COL)                                                                    \
-    case n:                                                                                        \
-        fn(block)(n, 2, kc, a, ROW, COL, b, b_row, c, c_row, add);                                 \
+    switch (2 * mr + nv) {
+#define BLOCK_CASE(MROWS)                                                                          \
+    case 2 * (MROWS) + 1:                                                                          \
+        fn(block)(MROWS, 1, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                        \
+        break;                                                                                     \
+    case 2 * (MROWS) + 2:                                                                          \
+        fn(block)(MROWS, 2, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                        \
         break;
-#define BLOCK_CASES(ROW, COL)                                                                      \
-    BLOCK_CASE(1, ROW, COL)                                                                        \
-    BLOCK_CASE(2, ROW, COL)                                                                        \
-    BLOCK_CASE(3, ROW, COL)                                                                        \
-    BLOCK_CASE(4, ROW, COL)                                                                        \
-    BLOCK_CASE(5, ROW, COL)                                                                        \
-    BLOCK_CASE(6, ROW, COL)
-
-/* The same for a strip packed by pack(). */
-static void fn(block_packed)(int mr, int64_t kc, const T *a, const T *b, int64_t b_row, T *c,
-                             int64_t c_row, bool add)
-{
-    switch (mr) {
-        BLOCK_CASES(1, MR)
-    }
-}
-
-static void fn(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-                             const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
-{
-    switch (mr) {
-        BLOCK_CASES(a_row, a_col)
-    }
-}
-#undef BLOCK_CASES
+        BLOCK_CASES(BLOCK_CASE)
 #undef BLOCK_CASE
+    }
+}
+
+/* Few rows are bound by loading B: wide blocks read it in order. */
+static void fn(block_wide)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col, const T *b,
+                           int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
+{
+    switch (mr) {
+#define WIDE_CASE(MROWS, VECTORS)                                                                  \
+    case MROWS:                                                                                    \
+        fn(block)(MROWS, VECTORS, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                  \
+        break;
+        WIDE_CASES(WIDE_CASE)
+#undef WIDE_CASE
+    }
+}
 
 /* One slice of k over one panel of columns. */
 typedef struct fn(panel)
 {
     int64_t m, n, kc; /* n: columns that exist, at most NR */
+    int64_t strip; /* rows of a strip */
     const T *a; /* packed strips, or A itself */
     bool a_packed;
     int64_t a_row, a_col;
@@ -193,32 +225,44 @@ fn(panel);
 static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
 {
     T edge[MR * fn(nr)];
-    const bool whole = p->n == fn(nr);
+    const int nv = p->n <= LANES ? 1 : 2;
+    const bool whole = p->n == nv * LANES;
 
-    for (int64_t i = 0; i < p->m; i += MR) {
-        const int mr = (int)(p->m - i < MR ? p->m - i : MR);
-        T *out = whole ? c + i * c_row : edge;
+    for (int64_t i = 0; i < p->m; i += p->strip) {
+        const int mr = (int)(p->m - i < p->strip ? p->m - i : p->strip);
+        T *to = c + i * c_row, *out = whole ? to : edge;
         const int64_t out_row = whole ? c_row : fn(nr);
-        const bool add = whole && p->add;
+        const fn(olds) olds = { to, whole && p->add, c_row, 0 };
 
         if (p->a_packed)
-            fn(block_packed)(mr, p->kc, p->a + i * p->kc, p->b, p->b_row, out, out_row, add);
+            fn(block_of)(mr, nv, p->kc, p->a + i * p->kc, 1, p->strip, p->b, p->b_row, out, out_row,
+                         &olds);
         else
-            fn(block_direct)(mr, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
-                             out, out_row, add);
-        if (whole)
-            continue;
-        for (int r = 0; r < mr; r++) {
-            T *to = c + (i + r) * c_row;
-
+            fn(block_of)(mr, nv, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
+                         out, out_row, &olds);
+        for (int r = 0; !whole && r < mr; r++, to += c_row) {
             for (int64_t j = 0; j < p->n; j++)
                 to[j] = p->add ? to[j] + edge[r * fn(nr) + j] : edge[r * fn(nr) + j];
         }
     }
 }
 
-/* kc lines of n elements each, `step` apart, divided into strips of `width` (a constant): a few
- * lines at a time through all strips, because lines and strips may be in different pages. */
+/* Copies `width` elements, at most a line of a strip or a panel. */
+static inline __attribute__((always_inline)) void fn(copy_line)(T *to, const T *from, int64_t width)
+{
+    if (width == fn(nr)) {
+        memcpy(to, from, fn(nr) * sizeof(T));
+    } else if (width >= MR / 2 + 1) { /* the two halves overlap */
+        memcpy(to, from, (MR / 2 + 1) * sizeof(T));
+        memcpy(to + width - (MR / 2 + 1), from + width - (MR / 2 + 1), (MR / 2 + 1) * sizeof(T));
+    } else {
+        for (int64_t i = 0; i < width; i++)
+            to[i] = from[i];
+    }
+}
+
+/* kc lines of n elements each, `step` apart, divided into strips of `width`: a few lines at a time
+ * through all strips, because lines and strips may be in different pages. */
 static inline __attribute__((always_inline)) void
 fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {
@@ -230,9 +274,12 @@ fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t
             T *to = packed + j * kc + i * width;
 
             for (int64_t l = 0; l < lines; l++, to += width) {
-                if (i + l + LINES < kc)
+                if (i + l + LINES < kc) {
                     __builtin_prefetch(from + (l + LINES) * step + j);
-                memcpy(to, from + l * step + j, (size_t)width * sizeof(T));
+                    if (width * (int64_t)sizeof(T) > 64)
+                        __builtin_prefetch(from + (l + LINES) * step + j + 64 / sizeof(T));
+                }
+                fn(copy_line)(to, from + l * step + j, width);
             }
         }
         for (int64_t l = 0; j < n && l < lines; l++) {
@@ -259,6 +306,19 @@ static inline __attribute__((always_inline)) void fn(pack_all)(const fn(view) * 
                  packed + j * kc);
 }
 
+/* Columns in wide blocks, of a product with few rows. Returns how many columns are done. */
+static int64_t fn(slice_wide)(const gemm_tile *t, const fn(panel) * p, const T *b, int64_t b_row,
+                              T *c, int64_t c_row)
+{
+    const int64_t width = wide_vectors((int)t->m) * LANES;
+    int64_t j = 0;
+
+    for (; j + width <= t->n; j += width)
+        fn(block_wide)((int)t->m, p->kc, p->a, p->a_row, p->a_col, b + j, b_row, c + j, c_row,
+                       &(fn(olds)){ c + j, p->add, c_row, 0 });
+    return j;
+}
+
 /* c[m][n] (+)= a[m][kc] * b[kc][n], one slice of k. */
 static void fn(slice)(const gemm_tile *t, fn(panel) * p, const fn(view) * b, int64_t k0,
                       bool pack_b, T *b_pack, T *c, int64_t c_row)
@@ -267,11 +327,8 @@ static void fn(slice)(const gemm_tile *t, fn(panel) * p, const fn(view) * b, int
     const int64_t at = k0 * b->row + t->j0 * b->col;
     int64_t j = 0;
 
-    for (; t->m <= WIDE_ROWS && !p->a_packed && !pack_b && j + WIDE * LANES <= t->n;
-         j += WIDE * LANES)
-        for (int64_t i = 0; i < t->m; i++)
-            fn(block_row)(p->kc, p->a + i * p->a_row, p->a_col, direct + at + j, b->row,
-                          c + i * c_row + j, p->add);
+    if (t->m <= WIDE_ROWS && !p->a_packed && !pack_b)
+        j = fn(slice_wide)(t, p, direct + at, b->row, c, c_row);
     for (int64_t width; j < t->n; j += width) {
         const bool packed = pack_b || t->n - j < fn(nr);
 
@@ -294,10 +351,13 @@ static void fn(tile)(const gemm_tile *t, const fn(view) * a, const fn(view) * b,
 {
     const bool a_plain = !a->negate && mf_dtype_cell(a->type) == sizeof(T);
     const bool b_plain = !b->negate && mf_dtype_cell(b->type) == sizeof(T);
-    const bool pack_a = !a_plain || (t->m > WIDE_ROWS && t->n > (a->col == 1 ? 8 : 2) * fn(nr));
-    const bool pack_b = !b_plain || b->col != 1 || t->m > 3 * MR;
+    const bool pack_a = !a_plain || (t->m > MR && t->n > PACK_A_FROM * fn(nr));
+    const bool pack_b = !b_plain || b->col != 1 ||
+                        (t->m > PACK_B_FROM && t->k * b->row * (int64_t)sizeof(T) > PACK_B_BYTES);
     const int64_t step = slice_of_k(t->k);
-    fn(panel) p = { .m = t->m, .a_packed = pack_a, .a_row = a->row, .a_col = a->col };
+    fn(panel) p = {
+        .m = t->m, .strip = strip_rows(t->m), .a_packed = pack_a, .a_row = a->row, .a_col = a->col
+    };
 
     for (int64_t i = 0; t->k == 0 && !add && i < t->m; i++)
         memset(c + i * c_row, 0, (size_t)t->n * sizeof(T));
@@ -309,8 +369,8 @@ static void fn(tile)(const gemm_tile *t, const fn(view) * a, const fn(view) * b,
         p.add = add || k0 > 0;
         p.a = pack_a ? scratch : (const T *)a->data + a_at;
         if (pack_a) {
-            fn(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, MR, scratch);
-            b_pack = scratch + round_up(t->m, MR) * p.kc;
+            fn(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, p.strip, scratch);
+            b_pack = scratch + round_up(t->m, p.strip) * p.kc;
         }
         fn(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
     }
