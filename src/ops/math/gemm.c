@@ -9,24 +9,23 @@
 
 #include "base/mem.h"
 #include "graph/shard.h"
+#include "ops/math/register_block.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-/* The register block. Its accumulators leave registers for the operands; the cases are the numbers
- * of rows, and how many vectors wide a block of few rows is. */
+/* How many vectors wide a block of few rows is: X(rows, vectors). */
 #if defined(__AVX512F__)
-enum { VECTOR = 64, MR = 14, ACCUMULATORS = 28, WIDE_ROWS = 6 };
-#define BLOCK_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+enum { WIDE_ROWS = 6 };
 #define WIDE_CASES(X) X(1, 8) X(2, 8) X(3, 8) X(4, 4) X(5, 4) X(6, 4)
 #else
-enum { VECTOR = 32, MR = 6, ACCUMULATORS = 12, WIDE_ROWS = 3 };
-#define BLOCK_CASES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+enum { WIDE_ROWS = 3 };
 #define WIDE_CASES(X) X(1, 8) X(2, 4) X(3, 4)
 #endif
 
 enum {
+    ACCUMULATORS = 2 * MR,
     WIDE = 8, /* maximum vectors of a wide block */
     PACK_A_FROM = 8, /* panels */
     PACK_B_FROM = 3 * MR, /* rows, if B is larger than the second-level cache: */
@@ -108,11 +107,14 @@ static inline float gemm_half_to_float(mf_f16 h)
 #define SPLAT(s) ((s) - (vec_f32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_F32, float, *p)                                                                     \
     X(MF_DTYPE_F16, mf_f16, gemm_half_to_float(*p))                                                \
     X(MF_DTYPE_BF16, mf_bf16, mf_bf16_to_f32(*p))
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T double
 #define V vec_f64
@@ -128,8 +130,11 @@ static inline float gemm_half_to_float(mf_f16 h)
 #define SPLAT(s) ((s) - (vec_f64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X) X(MF_DTYPE_F64, double, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T uint32_t
 #define V vec_u32
@@ -137,6 +142,7 @@ static inline float gemm_half_to_float(mf_f16 h)
 #define fn(x) u32_##x
 #define SPLAT(s) ((s) + (vec_u32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U32, uint32_t, *p)                                                                  \
     X(MF_DTYPE_I32, uint32_t, *p)                                                                  \
@@ -145,6 +151,8 @@ static inline float gemm_half_to_float(mf_f16 h)
     X(MF_DTYPE_I8, int8_t, (uint32_t)*p)                                                           \
     X(MF_DTYPE_U8, uint8_t, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T uint64_t
 #define V vec_u64
@@ -152,10 +160,13 @@ static inline float gemm_half_to_float(mf_f16 h)
 #define fn(x) u64_##x
 #define SPLAT(s) ((s) + (vec_u64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U64, uint64_t, *p)                                                                  \
     X(MF_DTYPE_I64, uint64_t, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 /* ---- from computed values to C's type ---- */
 

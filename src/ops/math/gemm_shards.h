@@ -80,7 +80,7 @@ static inline __attribute__((always_inline)) void quad_shard(const int rows, int
                                                              int64_t a_col, const float *b,
                                                              int64_t b_row, vec_f32 *sum)
 {
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 2 * rows; i++)
         sum[i] = (vec_f32){ 0 };
     for (; k > 0; k--, a += a_col, b += b_row) {
@@ -88,7 +88,7 @@ static inline __attribute__((always_inline)) void quad_shard(const int rows, int
 
         memcpy(&y, b, sizeof y);
         memcpy(&z, b + f32_nr / 2, sizeof z);
-#pragma GCC unroll 4
+        UNROLL
         for (int r = 0; r < rows; r++) {
             sum[2 * r] = f32_muladd(sum[2 * r], a[r * a_row], y);
             sum[2 * r + 1] = f32_muladd(sum[2 * r + 1], a[r * a_row], z);
@@ -99,7 +99,7 @@ static inline __attribute__((always_inline)) void quad_shard(const int rows, int
 static inline __attribute__((always_inline)) void quad_add(const int rows, vec_f32 *to,
                                                            const vec_f32 *x)
 {
-#pragma GCC unroll 8
+    UNROLL
     for (int i = 0; i < 2 * rows; i++)
         to[i] = to[i] + x[i];
 }
@@ -112,7 +112,7 @@ static inline __attribute__((always_inline)) void quad_rows(const int rows, cons
 {
     vec_f32 part[3][QUAD];
 
-#pragma GCC unroll 4
+    UNROLL
     for (int s = 0; s < 4; s++) {
         const int at = s == 0 ? 0 : s == 2 ? 1 : 2;
 
@@ -125,7 +125,7 @@ static inline __attribute__((always_inline)) void quad_rows(const int rows, cons
     for (int64_t i = 0; i < sum->olds.count; i++) {
         const float *from = sum->olds.at + i * sum->olds.step + row * sum->olds.row;
 
-#pragma GCC unroll 8
+        UNROLL
         for (int v = 0; v < 2 * rows; v++) {
             vec_f32 old;
 
@@ -133,7 +133,7 @@ static inline __attribute__((always_inline)) void quad_rows(const int rows, cons
             part[0][v] = old + part[0][v];
         }
     }
-#pragma GCC unroll 8
+    UNROLL
     for (int v = 0; v < 2 * rows; v++)
         memcpy(sum->to + (row + v / 2) * sum->row + v % 2 * (f32_nr / 2), &part[0][v],
                sizeof(vec_f32));
