@@ -222,6 +222,11 @@ static mf_dtype compute_type(mf_dtype type)
     }
 }
 
+static bool both_bf16(const mf_gemm *g)
+{
+    return g->a.type == MF_DTYPE_BF16 && g->b.type == MF_DTYPE_BF16;
+}
+
 /* Scratch elements of a tile, in the type of the computation: packed operands, and C if it has
  * another type. */
 static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
@@ -235,6 +240,10 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 }
 
 #include "ops/math/gemm_shards.h"
+
+#if defined(__AVX512BF16__)
+#include "ops/math/gemm_bf16.h"
+#endif
 
 typedef struct tile_job {
     const mf_gemm *g;
@@ -252,6 +261,20 @@ typedef struct tile_job {
         ENGINE##_tile(&j->t, &a, &b, (CT *)to, to_row, false, (CT *)(void *)scratch);              \
     } while (0)
 
+/* By an instruction for bfloat16 if there is one; otherwise both operands are widened. */
+static void two_bf16_tile(const tile_job *j, void *to, int64_t to_row, char *scratch)
+{
+    const mf_gemm *g = j->g;
+#if defined(__AVX512BF16__)
+    const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
+    const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
+
+    bf16_tile(&j->t, &a, &b, to, to_row, (float *)(void *)scratch);
+#else
+    REAL_TILE(f32, float);
+#endif
+}
+
 static void real_tile(const tile_job *j)
 {
     const mf_gemm *g = j->g;
@@ -263,7 +286,9 @@ static void real_tile(const tile_job *j)
     void *to = narrow ? j->scratch : c;
     const int64_t to_row = narrow ? j->t.n : g->c_row;
 
-    if (type == MF_DTYPE_F32)
+    if (both_bf16(g))
+        two_bf16_tile(j, to, to_row, scratch);
+    else if (type == MF_DTYPE_F32)
         REAL_TILE(f32, float);
     else if (type == MF_DTYPE_F64)
         REAL_TILE(f64, double);
@@ -420,6 +445,8 @@ static void cut_tiles(gemm_job *job)
     const int64_t rows = g->shards > 0 ? SHARD_ROWS : MAX_ROWS;
     const int64_t cols = g->shards > 0 ? SHARD_COLS : MAX_COLS;
     int64_t m = g->m < rows ? g->m : rows, n = g->n < cols ? g->n : cols;
+    /* A product of bfloat16 takes half the time, and packing takes as long. */
+    const int64_t tile_work = both_bf16(g) ? 2 * TILE_WORK : TILE_WORK;
     int64_t pieces;
 
     for (;;) {
@@ -429,7 +456,7 @@ static void cut_tiles(gemm_job *job)
         m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, MR);
         n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, f32_nr);
         pieces = job->batch * job->tiles_m * job->tiles_n;
-        if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : TILE_WORK))
+        if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : tile_work))
             break;
         if ((n >= m / 2 && n > 64) || m <= MR) /* with few rows, B would be repacked too often */
             n /= 2;

@@ -111,24 +111,6 @@ static void fn(block_of)(int mr, int nv, int64_t kc, const T *a, int64_t a_row, 
 #endif
 }
 
-/* Few rows are bound by loading B: wide blocks read it in order. */
-static void fn(block_wide)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col, const T *b,
-                           int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
-{
-#if defined(MF_SANITIZED)
-    fn(block)(mr, (int)wide_vectors(mr), kc, a, a_row, a_col, b, b_row, c, c_row, olds);
-#else
-    switch (mr) {
-#define WIDE_CASE(MROWS, VECTORS)                                                                  \
-    case MROWS:                                                                                    \
-        fn(block)(MROWS, VECTORS, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                  \
-        break;
-        WIDE_CASES(WIDE_CASE)
-#undef WIDE_CASE
-    }
-#endif
-}
-
 /* One slice of k over one panel of columns. */
 typedef struct fn(panel)
 {

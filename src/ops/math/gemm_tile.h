@@ -150,6 +150,24 @@ static inline __attribute__((always_inline)) void fn(pack_all)(const fn(view) * 
                  packed + j * kc);
 }
 
+/* Few rows are bound by loading B: wide blocks read it in order. */
+static void fn(block_wide)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col, const T *b,
+                           int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
+{
+#if defined(MF_SANITIZED)
+    fn(block)(mr, (int)wide_vectors(mr), kc, a, a_row, a_col, b, b_row, c, c_row, olds);
+#else
+    switch (mr) {
+#define WIDE_CASE(MROWS, VECTORS)                                                                  \
+    case MROWS:                                                                                    \
+        fn(block)(MROWS, VECTORS, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                  \
+        break;
+        WIDE_CASES(WIDE_CASE)
+#undef WIDE_CASE
+    }
+#endif
+}
+
 /* Columns in wide blocks, of a product with few rows. Returns how many columns are done. */
 static int64_t fn(slice_wide)(const gemm_tile *t, const fn(panel) * p, const T *b, int64_t b_row,
                               T *c, int64_t c_row)
