@@ -242,8 +242,43 @@ static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 #include "ops/math/gemm_shards.h"
 
 #if defined(__AVX512BF16__)
+#include "ops/math/gemm_bf16_pack.h"
+#endif
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#define BF16_BY_AMX 1
+#include "ops/math/gemm_amx.h"
+#elif defined(__AVX512BF16__)
 #include "ops/math/gemm_bf16.h"
 #endif
+
+/* Scratch of a tile of two operands of bfloat16, in floats; 0: as others. */
+static int64_t bf16_scratch(const gemm_tile *t)
+{
+#if defined(BF16_BY_AMX)
+    return amx_scratch(t) + t->m * t->n;
+#else
+    (void)t;
+    return 0;
+#endif
+}
+
+/* Tiles of C have a multiple of this many rows. */
+static int64_t rows_together(const mf_gemm *g)
+{
+#if defined(BF16_BY_AMX)
+    if (both_bf16(g))
+        return AMX_BLOCK;
+#endif
+    (void)g;
+    return MR;
+}
+
+static int64_t plain_scratch(const mf_gemm *g, const gemm_tile *t)
+{
+    const int64_t usual = tile_scratch(g, t), bf16 = both_bf16(g) ? bf16_scratch(t) : 0;
+
+    return bf16 > usual ? bf16 : usual;
+}
 
 typedef struct tile_job {
     const mf_gemm *g;
@@ -265,7 +300,12 @@ typedef struct tile_job {
 static void two_bf16_tile(const tile_job *j, void *to, int64_t to_row, char *scratch)
 {
     const mf_gemm *g = j->g;
-#if defined(__AVX512BF16__)
+#if defined(BF16_BY_AMX)
+    const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
+    const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
+
+    amx_tile(&j->t, &a, &b, to, to_row, (float *)(void *)scratch);
+#elif defined(__AVX512BF16__)
     const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
     const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
 
@@ -446,6 +486,7 @@ static void cut_tiles(gemm_job *job)
     const int64_t cols = g->shards > 0 ? SHARD_COLS : MAX_COLS;
     int64_t m = g->m < rows ? g->m : rows, n = g->n < cols ? g->n : cols;
     /* A product of bfloat16 takes half the time, and packing takes as long. */
+    const int64_t together = rows_together(g);
     const int64_t tile_work = both_bf16(g) ? 2 * TILE_WORK : TILE_WORK;
     int64_t pieces;
 
@@ -453,12 +494,13 @@ static void cut_tiles(gemm_job *job)
         job->tiles_m = (g->m + m - 1) / m;
         job->tiles_n = (g->n + n - 1) / n;
         /* Equal tiles rather than full ones and a remainder. */
-        m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, MR);
+        m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, together);
         n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, f32_nr);
         pieces = job->batch * job->tiles_m * job->tiles_n;
         if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : tile_work))
             break;
-        if ((n >= m / 2 && n > 64) || m <= MR) /* with few rows, B would be repacked too often */
+        if ((n >= m / 2 && n > 64) ||
+            m <= together) /* with few rows, B would be repacked too often */
             n /= 2;
         else
             m /= 2;
@@ -493,7 +535,7 @@ static mf_status gemm_run(const mf_kernel *k, const mf_gemm *g)
         job.batch_per_piece = PIECE_WORK / work;
     tile = (gemm_tile){ 0, 0, job.tile_m, job.tile_n, g->k };
     job.scratch = (int64_t)mf_dtype_cell(type) *
-                  (g->shards > 0 ? shards_scratch(g, &tile) : tile_scratch(g, &tile));
+                  (g->shards > 0 ? shards_scratch(g, &tile) : plain_scratch(g, &tile));
     pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
                                      : job.batch * job.tiles_m * job.tiles_n;
     MF_TRY(mf_kernel_parallel(k, pieces, gemm_run_piece, &job));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of bfloat16. Operands are widened to float, or the instruction vdpbf16ps multiplies
- * them; which one depends on the instruction set. Bits are those of a model of it. */
+/* Products of bfloat16. Operands are widened to float, or the instructions vdpbf16ps or tdpbf16ps
+ * (AMX) multiply them; which one depends on the instruction set. Bits are those of a model of it.
+ */
 #include "gemm_products.h"
 
 #include <math.h>
@@ -40,24 +41,41 @@ static float chain_of_slice(const mf_gemm *g, int64_t i, int64_t j, int64_t from
     return sum;
 }
 
-static float element(const mf_gemm *g, int64_t i, int64_t j, bool pairs)
+/* Of one slice by tdpbf16ps, added to C: even and odd steps apart, 32 at a time. */
+static float amx_slice(const mf_gemm *g, int64_t i, int64_t j, int64_t from, int64_t to, float c)
 {
-    const int64_t step = g->k > 0 ? length_of_slices(g->k) : 1;
+    for (int64_t p0 = from; p0 < to; p0 += 32) {
+        float sum[2] = { 0, 0 };
+
+        for (int64_t p = p0; p < to && p < p0 + 32; p++)
+            sum[p % 2] = step_of_pair(sum[p % 2], (float)a_at(g, i, p), (float)b_at(g, p, j));
+        c = flushed(flushed(c) + flushed(sum[0] + sum[1]));
+    }
+    return c;
+}
+
+typedef enum model { WIDENED, PAIRS, AMX } model;
+
+static float element(const mf_gemm *g, int64_t i, int64_t j, model by)
+{
+    const int64_t step = by == AMX ? MF_GEMM_K : g->k > 0 ? length_of_slices(g->k) : 1;
     float all = 0;
 
     for (int64_t p = 0; p < g->k; p += step) {
         const int64_t to = p + step < g->k ? p + step : g->k;
-        const float sum = pairs ? pairs_of_slice(g, i, j, p, to) : chain_of_slice(g, i, j, p, to);
+        const float sum = by == AMX     ? amx_slice(g, i, j, p, to, all)
+                          : by == PAIRS ? pairs_of_slice(g, i, j, p, to)
+                                        : chain_of_slice(g, i, j, p, to);
 
-        all = p == 0 ? sum : all + sum;
+        all = p == 0 || by == AMX ? sum : all + sum;
     }
     return g->c_type == MF_DTYPE_F32 ? all : mf_bf16_to_f32(mf_bf16_from_f32(all));
 }
 
-static bool is_model(const mf_gemm *g, bool pairs)
+static bool is_model(const mf_gemm *g, model by)
 {
     for (int64_t i = 0; i < g->m * g->n; i++) {
-        const float want = element(g, i / g->n, i % g->n, pairs);
+        const float want = element(g, i / g->n, i % g->n, by);
         const float got = (float)get_element(g->c, g->c_type, i);
 
         if (memcmp(&want, &got, sizeof want) != 0)
@@ -66,27 +84,39 @@ static bool is_model(const mf_gemm *g, bool pairs)
     return true;
 }
 
-/* Does this processor's kernel use the instruction? Then a denormal is zero. */
-static bool uses_pairs(void)
+/* The product of four numbers with ones. */
+static double sum_of_four(float a, float b, float c, float d)
 {
+    const float x[4] = { a, b, c, d };
     uint32_t seed = 1;
-    mf_gemm g = make_product(MF_DTYPE_BF16, 1, 1, 2, false, false, &seed);
-    mf_bf16 *a = (mf_bf16 *)(uintptr_t)g.a.data, *b = (mf_bf16 *)(uintptr_t)g.b.data;
-    bool pairs;
+    mf_gemm g = make_product(MF_DTYPE_BF16, 1, 1, 4, false, false, &seed);
+    double sum;
 
-    a[0] = mf_bf16_from_f32(0x1p-130f);
-    b[0] = mf_bf16_from_f32(0x1p60f);
-    a[1] = b[1] = mf_bf16_from_f32(0);
+    for (int i = 0; i < 4; i++) {
+        ((mf_bf16 *)(uintptr_t)g.a.data)[i] = mf_bf16_from_f32(x[i]);
+        ((mf_bf16 *)(uintptr_t)g.b.data)[i] = mf_bf16_from_f32(1);
+    }
     run_with(&g, 1);
-    pairs = get_element(g.c, g.c_type, 0) == 0.0;
-    T_TRUE(pairs || get_element(g.c, g.c_type, 0) == 0x1p-70);
+    sum = get_element(g.c, g.c_type, 0);
     free_product(&g);
-    return pairs;
+    return sum;
+}
+
+/* Instructions for bfloat16 take a denormal for zero. Those of AMX add even steps apart, so that
+ * the ones cancel first. */
+static model model_of_kernel(void)
+{
+    const double tiny = 0x1p-130, half = 0x1p-24;
+
+    if (sum_of_four((float)tiny, 0, 0, 0) == tiny)
+        return WIDENED;
+    T_EQ_F(sum_of_four((float)tiny, 0, 0, 0), 0);
+    return sum_of_four(1, (float)half, -1, 0) == half ? AMX : PAIRS;
 }
 
 MF_TEST(gemm_of_bfloat16_is_the_model_of_the_instruction)
 {
-    const bool pairs = uses_pairs();
+    const model by = model_of_kernel();
     uint32_t seed = 11;
 
     for (int c = 0; c < CASES; c++) {
@@ -95,13 +125,13 @@ MF_TEST(gemm_of_bfloat16_is_the_model_of_the_instruction)
 
         T_TRUE(wide);
         run_with(&g, c % 16 == 0 ? 3 : 1);
-        if (!is_model(&g, pairs))
+        if (!is_model(&g, by))
             T_FAIL("case %d: %lldx%lldx%lld", c, (long long)g.m, (long long)g.n, (long long)g.k);
         mf_free(g.c);
         g.c = wide;
         g.c_type = MF_DTYPE_F32;
         run_with(&g, 1);
-        if (!is_model(&g, pairs))
+        if (!is_model(&g, by))
             T_FAIL("case %d as float: %lldx%lldx%lld", c, (long long)g.m, (long long)g.n,
                    (long long)g.k);
         free_product(&g);
