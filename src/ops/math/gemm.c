@@ -9,16 +9,28 @@
 
 #include "base/mem.h"
 #include "graph/shard.h"
+#include "ops/math/register_block.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
+/* How many vectors wide a block of few rows is: X(rows, vectors). */
+#if defined(__AVX512F__)
+enum { WIDE_ROWS = 6 };
+#define WIDE_CASES(X) X(1, 8) X(2, 8) X(3, 8) X(4, 4) X(5, 4) X(6, 4)
+#else
+enum { WIDE_ROWS = 3 };
+#define WIDE_CASES(X) X(1, 8) X(2, 4) X(3, 4)
+#endif
+
 enum {
-    MR = 6, /* rows in registers: 12 of 16 vectors are accumulators */
-    WIDE = 8,
-    WIDE_ROWS = 2, /* vectors of columns if there are at most this many rows */
-    MAX_ROWS = 240, /* of a tile: A's slice takes half of the second-level cache */
+    ACCUMULATORS = 2 * MR,
+    WIDE = 8, /* maximum vectors of a wide block */
+    PACK_A_FROM = 8, /* panels */
+    PACK_B_FROM = 3 * MR, /* rows, if B is larger than the second-level cache: */
+    PACK_B_BYTES = 1 << 20,
+    MAX_ROWS = 17 * 14, /* of a tile: A's slice takes half of the second-level cache */
     MAX_COLS = 512, /* of a tile */
     PANELS = 8, /* of B packed at a time: they stay in the second-level cache, too */
     LINES = 8, /* rows of B packed at a time, while the next ones are prefetched */
@@ -40,6 +52,25 @@ static int64_t round_up(int64_t x, int64_t to)
     return (x + to - 1) / to * to;
 }
 
+/* Rows of a strip of A: equal strips rather than full ones and a remainder. */
+static int64_t strip_rows(int64_t m)
+{
+    const int64_t strips = (m + MR - 1) / MR;
+
+    return round_up((m + strips - 1) / strips, 2);
+}
+
+static int64_t wide_vectors(int rows)
+{
+    static const int8_t vectors[] = {
+#define WIDE_VECTORS(ROWS, VECTORS) [ROWS] = (VECTORS),
+        WIDE_CASES(WIDE_VECTORS)
+#undef WIDE_VECTORS
+    };
+
+    return vectors[rows];
+}
+
 /* Equal slices rather than full ones and a remainder. */
 static int64_t slice_of_k(int64_t k)
 {
@@ -48,10 +79,10 @@ static int64_t slice_of_k(int64_t k)
     return round_up((k + slices - 1) / slices, 4);
 }
 
-typedef float v8f __attribute__((vector_size(32)));
-typedef double v4d __attribute__((vector_size(32)));
-typedef uint32_t v8u __attribute__((vector_size(32)));
-typedef uint64_t v4u __attribute__((vector_size(32)));
+typedef float vec_f32 __attribute__((vector_size(VECTOR)));
+typedef double vec_f64 __attribute__((vector_size(VECTOR)));
+typedef uint32_t vec_u32 __attribute__((vector_size(VECTOR)));
+typedef uint64_t vec_u64 __attribute__((vector_size(VECTOR)));
 
 static inline float gemm_half_to_float(mf_f16 h)
 {
@@ -63,42 +94,55 @@ static inline float gemm_half_to_float(mf_f16 h)
 }
 
 #define T float
-#define V v8f
-#define LANES 8
+#define V vec_f32
+#define LANES (VECTOR / 4)
 #define fn(x) f32_##x
-#if defined(__FMA__)
-#define SPLAT(s) ((v8f)_mm256_set1_ps(s))
-#define MULADD(c, a, b) ((v8f)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
+#if defined(__AVX512F__)
+#define SPLAT(s) ((vec_f32)_mm512_set1_ps(s))
+#define MULADD(c, a, b) ((vec_f32)_mm512_fmadd_ps((__m512)(a), (__m512)(b), (__m512)(c)))
+#elif defined(__FMA__)
+#define SPLAT(s) ((vec_f32)_mm256_set1_ps(s))
+#define MULADD(c, a, b) ((vec_f32)_mm256_fmadd_ps((__m256)(a), (__m256)(b), (__m256)(c)))
 #else
-#define SPLAT(s) ((s) - (v8f){ 0 })
+#define SPLAT(s) ((s) - (vec_f32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_F32, float, *p)                                                                     \
     X(MF_DTYPE_F16, mf_f16, gemm_half_to_float(*p))                                                \
     X(MF_DTYPE_BF16, mf_bf16, mf_bf16_to_f32(*p))
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T double
-#define V v4d
-#define LANES 4
+#define V vec_f64
+#define LANES (VECTOR / 8)
 #define fn(x) f64_##x
-#if defined(__FMA__)
-#define SPLAT(s) ((v4d)_mm256_set1_pd(s))
-#define MULADD(c, a, b) ((v4d)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
+#if defined(__AVX512F__)
+#define SPLAT(s) ((vec_f64)_mm512_set1_pd(s))
+#define MULADD(c, a, b) ((vec_f64)_mm512_fmadd_pd((__m512d)(a), (__m512d)(b), (__m512d)(c)))
+#elif defined(__FMA__)
+#define SPLAT(s) ((vec_f64)_mm256_set1_pd(s))
+#define MULADD(c, a, b) ((vec_f64)_mm256_fmadd_pd((__m256d)(a), (__m256d)(b), (__m256d)(c)))
 #else
-#define SPLAT(s) ((s) - (v4d){ 0 })
+#define SPLAT(s) ((s) - (vec_f64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
 #endif
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X) X(MF_DTYPE_F64, double, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T uint32_t
-#define V v8u
-#define LANES 8
+#define V vec_u32
+#define LANES (VECTOR / 4)
 #define fn(x) u32_##x
-#define SPLAT(s) ((s) + (v8u){ 0 })
+#define SPLAT(s) ((s) + (vec_u32){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U32, uint32_t, *p)                                                                  \
     X(MF_DTYPE_I32, uint32_t, *p)                                                                  \
@@ -107,17 +151,22 @@ static inline float gemm_half_to_float(mf_f16 h)
     X(MF_DTYPE_I8, int8_t, (uint32_t)*p)                                                           \
     X(MF_DTYPE_U8, uint8_t, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 #define T uint64_t
-#define V v4u
-#define LANES 4
+#define V vec_u64
+#define LANES (VECTOR / 8)
 #define fn(x) u64_##x
-#define SPLAT(s) ((s) + (v4u){ 0 })
+#define SPLAT(s) ((s) + (vec_u64){ 0 })
 #define MULADD(c, a, b) ((c) + (a) * (b))
+#include "ops/math/gemm_block.h"
 #define PACK_TYPES(X)                                                                              \
     X(MF_DTYPE_U64, uint64_t, *p)                                                                  \
     X(MF_DTYPE_I64, uint64_t, *p)
 #include "ops/math/gemm_tile.h"
+#undef PACK_TYPES
+#include "ops/math/gemm_end.h"
 
 /* ---- from computed values to C's type ---- */
 
@@ -173,28 +222,63 @@ static mf_dtype compute_type(mf_dtype type)
     }
 }
 
+static bool both_bf16(const mf_gemm *g)
+{
+    return g->a.type == MF_DTYPE_BF16 && g->b.type == MF_DTYPE_BF16;
+}
+
 /* Scratch elements of a tile, in the type of the computation: packed operands, and C if it has
  * another type. */
 static int64_t tile_scratch(const mf_gemm *g, const gemm_tile *t)
 {
     const int64_t cols = round_up(t->n, f32_nr), most = PANELS * f32_nr;
-    const int64_t packed = slice_of_k(t->k) * (round_up(t->m, MR) + (cols < most ? cols : most));
+    const int64_t packed =
+        slice_of_k(t->k) * (round_up(t->m, strip_rows(t->m)) + (cols < most ? cols : most));
     const int64_t parts = mf_dtype_is_complex(g->c_type) ? 2 : mf_dtype_cell(g->c_type) < 4 ? 1 : 0;
 
     return packed + parts * t->m * t->n;
 }
 
-/* sum + x * y, as in the tiles. */
-static inline v8f f32_muladd(v8f sum, float x, v8f y)
+#include "ops/math/gemm_shards.h"
+
+#if defined(__AVX512BF16__)
+#include "ops/math/gemm_bf16_pack.h"
+#endif
+#if defined(__AMX_BF16__) && defined(__AVX512BF16__)
+#define BF16_BY_AMX 1
+#include "ops/math/gemm_amx.h"
+#elif defined(__AVX512BF16__)
+#include "ops/math/gemm_bf16.h"
+#endif
+
+/* Scratch of a tile of two operands of bfloat16, in floats; 0: as others. */
+static int64_t bf16_scratch(const gemm_tile *t)
 {
-#if defined(__FMA__)
-    return (v8f)_mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)y, (__m256)sum);
+#if defined(BF16_BY_AMX)
+    return amx_scratch(t) + t->m * t->n;
 #else
-    return sum + ((v8f){ 0 } + x) * y;
+    (void)t;
+    return 0;
 #endif
 }
 
-#include "ops/math/gemm_shards.h"
+/* Tiles of C have a multiple of this many rows. */
+static int64_t rows_together(const mf_gemm *g)
+{
+#if defined(BF16_BY_AMX)
+    if (both_bf16(g))
+        return AMX_BLOCK;
+#endif
+    (void)g;
+    return MR;
+}
+
+static int64_t plain_scratch(const mf_gemm *g, const gemm_tile *t)
+{
+    const int64_t usual = tile_scratch(g, t), bf16 = both_bf16(g) ? bf16_scratch(t) : 0;
+
+    return bf16 > usual ? bf16 : usual;
+}
 
 typedef struct tile_job {
     const mf_gemm *g;
@@ -212,6 +296,25 @@ typedef struct tile_job {
         ENGINE##_tile(&j->t, &a, &b, (CT *)to, to_row, false, (CT *)(void *)scratch);              \
     } while (0)
 
+/* By an instruction for bfloat16 if there is one; otherwise both operands are widened. */
+static void two_bf16_tile(const tile_job *j, void *to, int64_t to_row, char *scratch)
+{
+    const mf_gemm *g = j->g;
+#if defined(BF16_BY_AMX)
+    const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
+    const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
+
+    amx_tile(&j->t, &a, &b, to, to_row, (float *)(void *)scratch);
+#elif defined(__AVX512BF16__)
+    const f32_view a = { j->a, g->a.type, g->a.row, g->a.col, false };
+    const f32_view b = { j->b, g->b.type, g->b.row, g->b.col, false };
+
+    bf16_tile(&j->t, &a, &b, to, to_row, (float *)(void *)scratch);
+#else
+    REAL_TILE(f32, float);
+#endif
+}
+
 static void real_tile(const tile_job *j)
 {
     const mf_gemm *g = j->g;
@@ -223,7 +326,9 @@ static void real_tile(const tile_job *j)
     void *to = narrow ? j->scratch : c;
     const int64_t to_row = narrow ? j->t.n : g->c_row;
 
-    if (type == MF_DTYPE_F32)
+    if (both_bf16(g))
+        two_bf16_tile(j, to, to_row, scratch);
+    else if (type == MF_DTYPE_F32)
         REAL_TILE(f32, float);
     else if (type == MF_DTYPE_F64)
         REAL_TILE(f64, double);
@@ -380,22 +485,26 @@ static void cut_tiles(gemm_job *job)
     const int64_t rows = g->shards > 0 ? SHARD_ROWS : MAX_ROWS;
     const int64_t cols = g->shards > 0 ? SHARD_COLS : MAX_COLS;
     int64_t m = g->m < rows ? g->m : rows, n = g->n < cols ? g->n : cols;
+    /* A product of bfloat16 takes half the time, and packing takes as long. */
+    const int64_t together = rows_together(g);
+    const int64_t tile_work = both_bf16(g) ? 2 * TILE_WORK : TILE_WORK;
     int64_t pieces;
 
     for (;;) {
         job->tiles_m = (g->m + m - 1) / m;
         job->tiles_n = (g->n + n - 1) / n;
         /* Equal tiles rather than full ones and a remainder. */
-        m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, MR);
-        n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, 16);
+        m = round_up((g->m + job->tiles_m - 1) / job->tiles_m, together);
+        n = round_up((g->n + job->tiles_n - 1) / job->tiles_n, f32_nr);
         pieces = job->batch * job->tiles_m * job->tiles_n;
-        if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : TILE_WORK))
+        if (pieces >= PIECES || m * n / 2 * g->k < (pieces < 4 ? PIECE_WORK : tile_work))
             break;
-        if ((n >= m / 2 && n > 64) || m <= MR) /* with few rows, B would be repacked too often */
+        if ((n >= m / 2 && n > 64) ||
+            m <= together) /* with few rows, B would be repacked too often */
             n /= 2;
         else
             m /= 2;
-        if (n < 16)
+        if (n < f32_nr)
             break;
     }
     job->tile_m = m;
@@ -426,7 +535,7 @@ static mf_status gemm_run(const mf_kernel *k, const mf_gemm *g)
         job.batch_per_piece = PIECE_WORK / work;
     tile = (gemm_tile){ 0, 0, job.tile_m, job.tile_n, g->k };
     job.scratch = (int64_t)mf_dtype_cell(type) *
-                  (g->shards > 0 ? shards_scratch(g, &tile) : tile_scratch(g, &tile));
+                  (g->shards > 0 ? shards_scratch(g, &tile) : plain_scratch(g, &tile));
     pieces = job.batch_per_piece > 1 ? (job.batch + job.batch_per_piece - 1) / job.batch_per_piece
                                      : job.batch * job.tiles_m * job.tiles_n;
     MF_TRY(mf_kernel_parallel(k, pieces, gemm_run_piece, &job));

@@ -40,149 +40,204 @@ static void add_block(float *to, const float *from, int64_t n)
 
 enum { BLOCK_SIZE = MR * f32_nr };
 
-/* The block's product over one shard, stored in `to` or (add) added to it. Same slices as without
- * shards. */
-static void shard_block(int mr, int64_t k, const float *a, const float *b, float *to, bool add)
-{
-    const int64_t step = slice_of_k(k);
+/* A strip of A over all of k, and a panel of B. */
+typedef struct shard_strip {
+    const float *a, *b;
+    int64_t a_row, a_col, b_row;
+    int mr, nv; /* rows, vectors of columns */
+} shard_strip;
 
-    for (int64_t k0 = 0; k0 < k; k0 += step)
-        f32_block_packed(mr, k - k0 < step ? k - k0 : step, a + k0 * MR, b + k0 * f32_nr, f32_nr,
-                         to, f32_nr, add || k0 > 0);
+/* Where a sum goes, and the sums on the stack that are added to it. */
+typedef struct shard_sum {
+    float *to;
+    int64_t row;
+    f32_olds olds;
+} shard_sum;
+
+/* The strip's product over one shard. Same slices as without shards; all but the last one are added
+ * in `block`, which is the place after the sums on the stack. */
+static void shard_block(const shard_strip *p, int64_t k0, int64_t k, float *block,
+                        const shard_sum *sum)
+{
+    const int64_t step = slice_of_k(k), row = p->nv * (f32_nr / 2), end = k0 + k;
+    f32_olds olds = { block, 0, row, -BLOCK_SIZE };
+
+    for (; k0 + step < end; k0 += step, olds.count = 1)
+        f32_block_of(p->mr, p->nv, step, p->a + k0 * p->a_col, p->a_row, p->a_col,
+                     p->b + k0 * p->b_row, p->b_row, block, row, &olds);
+    olds.at -= olds.count > 0 ? 0 : BLOCK_SIZE;
+    olds.count += sum->olds.count;
+    f32_block_of(p->mr, p->nv, end - k0, p->a + k0 * p->a_col, p->a_row, p->a_col,
+                 p->b + k0 * p->b_row, p->b_row, sum->to, sum->row, &olds);
 }
 
-enum { QUAD_K = 8 }; /* maximum k of a shard: from 16 on, the larger register block is faster */
+/* Maximum k of a shard in quads: from 16 on, the larger register block is faster. */
+enum { QUAD_K = 8, QUAD_ROWS = VECTOR / 16, QUAD = 2 * QUAD_ROWS };
 
-/* Two rows and two vectors of columns. */
-typedef struct quad_sum {
-    v8f r0c0, r0c1, r1c0, r1c1;
-} quad_sum;
-
-static inline __attribute__((always_inline)) quad_sum quad_shard(int64_t from, int64_t to,
-                                                                 const float *a, const float *b)
+/* In what follows, rows is a constant in each call. */
+static inline __attribute__((always_inline)) void quad_shard(const int rows, int64_t k,
+                                                             const float *a, int64_t a_row,
+                                                             int64_t a_col, const float *b,
+                                                             int64_t b_row, vec_f32 *sum)
 {
-    quad_sum s = { 0 };
+    UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        sum[i] = (vec_f32){ 0 };
+    for (; k > 0; k--, a += a_col, b += b_row) {
+        vec_f32 y, z;
 
-    for (int64_t p = from; p < to; p++) {
-        const float x0 = a[p * MR], x1 = a[p * MR + 1];
-        v8f y0, y1;
-
-        memcpy(&y0, b + p * f32_nr, sizeof y0);
-        memcpy(&y1, b + p * f32_nr + 8, sizeof y1);
-        s.r0c0 = f32_muladd(s.r0c0, x0, y0);
-        s.r0c1 = f32_muladd(s.r0c1, x0, y1);
-        s.r1c0 = f32_muladd(s.r1c0, x1, y0);
-        s.r1c1 = f32_muladd(s.r1c1, x1, y1);
+        memcpy(&y, b, sizeof y);
+        memcpy(&z, b + f32_nr / 2, sizeof z);
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            sum[2 * r] = f32_muladd(sum[2 * r], a[r * a_row], y);
+            sum[2 * r + 1] = f32_muladd(sum[2 * r + 1], a[r * a_row], z);
+        }
     }
-    return s;
 }
 
-static inline __attribute__((always_inline)) quad_sum quad_add(quad_sum x, quad_sum y)
+static inline __attribute__((always_inline)) void quad_add(const int rows, vec_f32 *to,
+                                                           const vec_f32 *x)
 {
-    return (quad_sum){ x.r0c0 + y.r0c0, x.r0c1 + y.r0c1, x.r1c0 + y.r1c0, x.r1c1 + y.r1c1 };
+    UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        to[i] = to[i] + x[i];
 }
 
-/* Two rows of a block over four shards, (0 + 1) + (2 + 3), in registers. k: start of each shard and
- * end of the last one. */
-static void quad_rows(const int64_t *k, const float *a, const float *b, float *to)
+/* A few rows of a block over four shards, (0 + 1) + (2 + 3), in registers. k: start of each shard
+ * and end of the last one. each: steps of every shard, a constant; 0: they differ. */
+static inline __attribute__((always_inline)) void quad_rows(const int rows, const int64_t each,
+                                                            const shard_strip *p, const int64_t *k,
+                                                            int64_t row, const shard_sum *sum)
 {
-    const quad_sum first = quad_add(quad_shard(k[0], k[1], a, b), quad_shard(k[1], k[2], a, b));
-    const quad_sum second = quad_add(quad_shard(k[2], k[3], a, b), quad_shard(k[3], k[4], a, b));
-    const quad_sum sum = quad_add(first, second);
+    vec_f32 part[3][QUAD];
 
-    memcpy(to, &sum, sizeof sum); /* rows are contiguous */
-}
+    UNROLL
+    for (int s = 0; s < 4; s++) {
+        const int at = s == 0 ? 0 : s == 2 ? 1 : 2;
 
-enum { OCTET = 8 }; /* the default number of shards */
-
-/* Eight shards of one sample each (a batch as large as the number of shards): the whole tree for
- * two rows, stored directly in the result. */
-static void octet_rows(const float *a, const float *b, float *c, int64_t c_row)
-{
-    quad_sum q[2], sum;
-
-    for (int h = 0; h < 2; h++) {
-        const int64_t p = h * 4;
-
-        q[h] = quad_add(quad_add(quad_shard(p, p + 1, a, b), quad_shard(p + 1, p + 2, a, b)),
-                        quad_add(quad_shard(p + 2, p + 3, a, b), quad_shard(p + 3, p + 4, a, b)));
+        quad_shard(rows, each > 0 ? each : k[s + 1] - k[s], p->a + k[s] * p->a_col + row * p->a_row,
+                   p->a_row, p->a_col, p->b + k[s] * p->b_row, p->b_row, part[at]);
+        if (s % 2 == 1)
+            quad_add(rows, part[s / 2], part[2]);
     }
-    sum = quad_add(q[0], q[1]);
-    memcpy(c, &sum.r0c0, 2 * sizeof(v8f));
-    memcpy(c + c_row, &sum.r1c0, 2 * sizeof(v8f));
+    quad_add(rows, part[0], part[1]);
+    for (int64_t i = 0; i < sum->olds.count; i++) {
+        const float *from = sum->olds.at + i * sum->olds.step + row * sum->olds.row;
+
+        UNROLL
+        for (int v = 0; v < 2 * rows; v++) {
+            vec_f32 old;
+
+            memcpy(&old, from + v * (f32_nr / 2), sizeof old); /* rows are contiguous */
+            part[0][v] = old + part[0][v];
+        }
+    }
+    UNROLL
+    for (int v = 0; v < 2 * rows; v++)
+        memcpy(sum->to + (row + v / 2) * sum->row + v % 2 * (f32_nr / 2), &part[0][v],
+               sizeof(vec_f32));
+}
+
+static inline __attribute__((always_inline)) void
+quad_rows_all(const int64_t each, const shard_strip *p, const int64_t *k, const shard_sum *sum)
+{
+    int64_t i = 0;
+
+    for (; i + QUAD_ROWS <= p->mr; i += QUAD_ROWS)
+        quad_rows(QUAD_ROWS, each, p, k, i, sum);
+    for (; i < p->mr; i += 2)
+        quad_rows(2, each, p, k, i, sum);
+}
+
+static void quad_block(const shard_strip *p, const int64_t *k, const shard_sum *sum)
+{
+    const int64_t each = k[4] - k[3] == k[1] - k[0] ? k[1] - k[0] : 0;
+
+    if (each == 1)
+        quad_rows_all(1, p, k, sum);
+    else if (each == 4)
+        quad_rows_all(4, p, k, sum);
+    else
+        quad_rows_all(0, p, k, sum);
 }
 
 /* The first shard is the largest. */
-static bool quad_fits(const int64_t *k, int64_t s, int64_t shards)
+static bool quad_fits(const shard_strip *p, const int64_t *k, int64_t s, int64_t shards)
 {
-    return s % 4 == 0 && s + 4 <= shards && k[s + 1] - k[s] <= QUAD_K;
+    return s % 4 == 0 && s + 4 <= shards && k[s + 1] - k[s] <= QUAD_K && p->nv == 2 &&
+           p->mr % 2 == 0;
 }
 
-/* a: a strip packed over all of k; b: a panel. */
-static void tree_block(const mf_gemm *g, int mr, const float *a, const float *b, float *out)
+/* Sums are on the stack for every set bit of the number of shards processed. The last shard is
+ * added to all of them. */
+static void tree_block(const mf_gemm *g, const shard_strip *p, float *out, int64_t out_row)
 {
     float stack[DEPTH][BLOCK_SIZE];
-    const int64_t shards = shard_count(g);
+    const int64_t shards = shard_count(g), row = p->nv * (f32_nr / 2);
     int depth = 0;
 
-    for (int64_t s = 0; s < shards; s++) {
-        const int64_t k0 = g->shard_k[s], k = g->shard_k[s + 1] - k0;
-        const bool pair = s % 2 == 1 && k <= MF_GEMM_K; /* added while still in registers */
+    for (int64_t s = 0, step; s < shards; s += step) {
+        const int64_t *k = g->shard_k + s;
+        const bool quad = quad_fits(p, g->shard_k, s, shards);
+        bool last;
+        int adds = 0;
 
-        if (quad_fits(g->shard_k, s, shards)) { /* strips are padded to an even number of rows */
-            for (int i = 0; i < mr; i += 2)
-                quad_rows(g->shard_k + s, a + i, b, stack[depth] + i * f32_nr);
-            depth++;
-            s += 3;
-            for (int64_t t = (s + 1) / 4; t % 2 == 0; t /= 2, depth--)
-                add_block(stack[depth - 2], stack[depth - 1], BLOCK_SIZE);
-            continue;
+        step = quad ? 4 : 1;
+        last = s + step == shards;
+        for (int64_t n = (s + step) / step; n % 2 == 0; n /= 2)
+            adds++;
+        adds = last ? depth : adds;
+        {
+            const shard_sum sum = { last ? out : stack[depth - adds],
+                                    last ? out_row : row,
+                                    { stack[depth] - BLOCK_SIZE, adds, row, -BLOCK_SIZE } };
+
+            if (quad)
+                quad_block(p, k, &sum);
+            else
+                shard_block(p, k[0], k[1] - k[0], stack[depth], &sum);
         }
-        shard_block(mr, k, a + k0 * MR, b + k0 * f32_nr, stack[pair ? depth - 1 : depth], pair);
-        depth += !pair;
-        for (int64_t t = pair ? (s + 1) / 2 : s + 1; t % 2 == 0; t /= 2, depth--)
-            add_block(stack[depth - 2], stack[depth - 1], BLOCK_SIZE);
+        depth += 1 - adds;
     }
-    for (; depth > 1; depth--)
-        add_block(stack[depth - 2], stack[depth - 1], BLOCK_SIZE);
-    memcpy(out, stack[0], sizeof stack[0]);
 }
 
 static void store_block(const float *block, int64_t rows, int64_t cols, float *c, int64_t c_row)
 {
-    for (int64_t i = 0; i < rows; i++)
-        memcpy(c + i * c_row, block + i * f32_nr, (size_t)cols * sizeof(float));
+    for (int64_t i = 0; i < rows; i++, c += c_row, block += f32_nr)
+        memcpy(c, block, (size_t)cols * sizeof(float));
 }
 
 /* Packed operands: k for every row and column, rounded up to strips and panels. */
 static int64_t short_scratch(const mf_gemm *g, const gemm_tile *t)
 {
-    return g->k * (round_up(t->m, MR) + round_up(t->n, f32_nr));
+    return g->k * (round_up(t->m, strip_rows(t->m)) + round_up(t->n, f32_nr));
 }
 
 static void short_tile(const mf_gemm *g, const gemm_tile *t, const f32_view *a, const f32_view *b,
                        float *c, float *scratch)
 {
-    float *b_pack = scratch + g->k * round_up(t->m, MR);
-    const bool octets = shard_count(g) == OCTET && g->k == OCTET;
+    const int64_t strip = strip_rows(t->m);
+    float *b_pack = scratch + g->k * round_up(t->m, strip);
     float block[BLOCK_SIZE];
 
-    f32_pack_all(a, t->i0 * a->row, a->row, a->col, t->m, g->k, MR, scratch);
+    f32_pack_all(a, t->i0 * a->row, a->row, a->col, t->m, g->k, strip, scratch);
     f32_pack_all(b, t->j0 * b->col, b->col, b->row, t->n, g->k, f32_nr, b_pack);
     for (int64_t j = 0; j < t->n; j += f32_nr) {
         const int64_t cols = t->n - j < f32_nr ? t->n - j : f32_nr;
+        const int nv = cols <= f32_nr / 2 ? 1 : 2;
+        const bool whole = cols == nv * (f32_nr / 2);
 
-        for (int64_t i = 0; i < t->m; i += MR) {
-            const int mr = (int)(t->m - i < MR ? t->m - i : MR);
+        for (int64_t i = 0; i < t->m; i += strip) {
+            const int mr = (int)(t->m - i < strip ? t->m - i : strip);
+            const shard_strip p = {
+                scratch + i * g->k, b_pack + j * g->k, 1, strip, f32_nr, mr, nv
+            };
+            float *to = c + i * g->c_row + j;
 
-            if (octets && cols == f32_nr && mr % 2 == 0) {
-                for (int r = 0; r < mr; r += 2)
-                    octet_rows(scratch + i * g->k + r, b_pack + j * g->k,
-                               c + (i + r) * g->c_row + j, g->c_row);
-                continue;
-            }
-            tree_block(g, mr, scratch + i * g->k, b_pack + j * g->k, block);
-            store_block(block, mr, cols, c + i * g->c_row + j, g->c_row);
+            tree_block(g, &p, whole ? to : block, whole ? g->c_row : f32_nr);
+            if (!whole)
+                store_block(block, mr, cols, to, g->c_row);
         }
     }
 }
@@ -229,7 +284,7 @@ static void long_tile(const mf_gemm *g, const gemm_tile *t, const f32_view *a, c
 
 /* ---- which ---- */
 
-enum { SHORT_K = 1024, SHARD_ROWS = 48, SHARD_COLS = 128 };
+enum { SHORT_K = 1024, SHARD_ROWS = VECTOR == 64 ? 56 : 48, SHARD_COLS = 128 };
 
 static int64_t shards_scratch(const mf_gemm *g, const gemm_tile *t)
 {

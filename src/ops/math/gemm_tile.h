@@ -1,18 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gemm_tile.h - one tile of a matrix product. A template: included by gemm.c once per type of the
- * computation, with
+/* gemm_tile.h - one tile of a matrix product. A template, as gemm_block.h, with
  *
- *   T, V, LANES        the type, a 32-byte vector of it and its number of elements
- *   fn(x)            x with the type's suffix
- *   SPLAT(s)           a vector of equal elements
- *   MULADD(c, a, b)    c + a * b
  *   PACK_TYPES(X)      X(dtype, storage type, load expression of p) for each type that packs into T
  *
  * The usual loop nest: slices of MF_GEMM_K steps of k; B packed into panels of NR columns that stay
- * in the first-level cache, A into strips of MR rows in the second-level cache; a register block of
- * MR x NR innermost. Packing is skipped if it does not pay off. */
-
-enum { fn(nr) = 2 * LANES };
+ * in the first-level cache, A into strips of at most MR rows in the second-level cache; a register
+ * block innermost. Packing is skipped if it does not pay off. */
 
 /* A matrix operand of the tile. */
 typedef struct fn(view)
@@ -98,127 +91,22 @@ static void fn(pack)(const fn(view) * v, int64_t at, int64_t line, int64_t step,
         fn(gather)(v, at + j * line, step, kc, packed + j, width);
 }
 
-/* c[mr][nv vectors] (+)= a[mr][kc] * b[kc][nv vectors]. mr, nv and most strides are constants in
- * each call. */
-static inline __attribute__((always_inline)) void
-fn(block)(const int mr, const int nv, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-          const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
+/* Copies `width` elements, at most a line of a strip or a panel. */
+static inline __attribute__((always_inline)) void fn(copy_line)(T *to, const T *from, int64_t width)
 {
-    V sum[MR * 2];
-
-#pragma GCC unroll 12
-    for (int i = 0; i < mr * nv; i++)
-        sum[i] = (V){ 0 };
-    for (int64_t p = 0; p < kc; p++, a += a_col, b += b_row) {
-        V y[WIDE];
-
-#pragma GCC unroll 8
-        for (int j = 0; j < nv; j++)
-            memcpy(&y[j], b + j * LANES, sizeof(V));
-#pragma GCC unroll 6
-        for (int r = 0; r < mr; r++) {
-            const V x = SPLAT(a[r * a_row]);
-
-#pragma GCC unroll 8
-            for (int j = 0; j < nv; j++)
-                sum[r * nv + j] = MULADD(sum[r * nv + j], x, y[j]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < mr; r++, c += c_row) {
-#pragma GCC unroll 8
-        for (int j = 0; j < nv; j++) {
-            V old;
-
-            if (add) {
-                memcpy(&old, c + j * LANES, sizeof old);
-                sum[r * nv + j] = old + sum[r * nv + j];
-            }
-            memcpy(c + j * LANES, &sum[r * nv + j], sizeof old);
-        }
+    if (width == fn(nr)) {
+        memcpy(to, from, fn(nr) * sizeof(T));
+    } else if (width >= MR / 2 + 1) { /* the two halves overlap */
+        memcpy(to, from, (MR / 2 + 1) * sizeof(T));
+        memcpy(to + width - (MR / 2 + 1), from + width - (MR / 2 + 1), (MR / 2 + 1) * sizeof(T));
+    } else {
+        for (int64_t i = 0; i < width; i++)
+            to[i] = from[i];
     }
 }
 
-/* One row by WIDE vectors of columns: for products with few rows, which are bound by loading B. */
-static void fn(block_row)(int64_t kc, const T *a, int64_t a_col, const T *b, int64_t b_row, T *c,
-                          bool add)
-{
-    fn(block)(1, WIDE, kc, a, 0, a_col, b, b_row, c, 0, add);
-}
-
-#define BLOCK_CASE(n, ROW, COL)                                                                    \
-    case n:                                                                                        \
-        fn(block)(n, 2, kc, a, ROW, COL, b, b_row, c, c_row, add);                                 \
-        break;
-#define BLOCK_CASES(ROW, COL)                                                                      \
-    BLOCK_CASE(1, ROW, COL)                                                                        \
-    BLOCK_CASE(2, ROW, COL)                                                                        \
-    BLOCK_CASE(3, ROW, COL)                                                                        \
-    BLOCK_CASE(4, ROW, COL)                                                                        \
-    BLOCK_CASE(5, ROW, COL)                                                                        \
-    BLOCK_CASE(6, ROW, COL)
-
-/* The same for a strip packed by pack(). */
-static void fn(block_packed)(int mr, int64_t kc, const T *a, const T *b, int64_t b_row, T *c,
-                             int64_t c_row, bool add)
-{
-    switch (mr) {
-        BLOCK_CASES(1, MR)
-    }
-}
-
-static void fn(block_direct)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col,
-                             const T *b, int64_t b_row, T *c, int64_t c_row, bool add)
-{
-    switch (mr) {
-        BLOCK_CASES(a_row, a_col)
-    }
-}
-#undef BLOCK_CASES
-#undef BLOCK_CASE
-
-/* One slice of k over one panel of columns. */
-typedef struct fn(panel)
-{
-    int64_t m, n, kc; /* n: columns that exist, at most NR */
-    const T *a; /* packed strips, or A itself */
-    bool a_packed;
-    int64_t a_row, a_col;
-    const T *b;
-    int64_t b_row;
-    bool add;
-}
-fn(panel);
-
-static void fn(run_panel)(const fn(panel) * p, T *c, int64_t c_row)
-{
-    T edge[MR * fn(nr)];
-    const bool whole = p->n == fn(nr);
-
-    for (int64_t i = 0; i < p->m; i += MR) {
-        const int mr = (int)(p->m - i < MR ? p->m - i : MR);
-        T *out = whole ? c + i * c_row : edge;
-        const int64_t out_row = whole ? c_row : fn(nr);
-        const bool add = whole && p->add;
-
-        if (p->a_packed)
-            fn(block_packed)(mr, p->kc, p->a + i * p->kc, p->b, p->b_row, out, out_row, add);
-        else
-            fn(block_direct)(mr, p->kc, p->a + i * p->a_row, p->a_row, p->a_col, p->b, p->b_row,
-                             out, out_row, add);
-        if (whole)
-            continue;
-        for (int r = 0; r < mr; r++) {
-            T *to = c + (i + r) * c_row;
-
-            for (int64_t j = 0; j < p->n; j++)
-                to[j] = p->add ? to[j] + edge[r * fn(nr) + j] : edge[r * fn(nr) + j];
-        }
-    }
-}
-
-/* kc lines of n elements each, `step` apart, divided into strips of `width` (a constant): a few
- * lines at a time through all strips, because lines and strips may be in different pages. */
+/* kc lines of n elements each, `step` apart, divided into strips of `width`: a few lines at a time
+ * through all strips, because lines and strips may be in different pages. */
 static inline __attribute__((always_inline)) void
 fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t width, T *packed)
 {
@@ -230,9 +118,12 @@ fn(pack_lines)(const T *from, int64_t step, int64_t n, int64_t kc, const int64_t
             T *to = packed + j * kc + i * width;
 
             for (int64_t l = 0; l < lines; l++, to += width) {
-                if (i + l + LINES < kc)
+                if (i + l + LINES < kc) {
                     __builtin_prefetch(from + (l + LINES) * step + j);
-                memcpy(to, from + l * step + j, (size_t)width * sizeof(T));
+                    if (width * (int64_t)sizeof(T) > 64)
+                        __builtin_prefetch(from + (l + LINES) * step + j + 64 / sizeof(T));
+                }
+                fn(copy_line)(to, from + l * step + j, width);
             }
         }
         for (int64_t l = 0; j < n && l < lines; l++) {
@@ -259,6 +150,37 @@ static inline __attribute__((always_inline)) void fn(pack_all)(const fn(view) * 
                  packed + j * kc);
 }
 
+/* Few rows are bound by loading B: wide blocks read it in order. */
+static void fn(block_wide)(int mr, int64_t kc, const T *a, int64_t a_row, int64_t a_col, const T *b,
+                           int64_t b_row, T *c, int64_t c_row, const fn(olds) * olds)
+{
+#if defined(MF_SANITIZED)
+    fn(block)(mr, (int)wide_vectors(mr), kc, a, a_row, a_col, b, b_row, c, c_row, olds);
+#else
+    switch (mr) {
+#define WIDE_CASE(MROWS, VECTORS)                                                                  \
+    case MROWS:                                                                                    \
+        fn(block)(MROWS, VECTORS, kc, a, a_row, a_col, b, b_row, c, c_row, olds);                  \
+        break;
+        WIDE_CASES(WIDE_CASE)
+#undef WIDE_CASE
+    }
+#endif
+}
+
+/* Columns in wide blocks, of a product with few rows. Returns how many columns are done. */
+static int64_t fn(slice_wide)(const gemm_tile *t, const fn(panel) * p, const T *b, int64_t b_row,
+                              T *c, int64_t c_row)
+{
+    const int64_t width = wide_vectors((int)t->m) * LANES;
+    int64_t j = 0;
+
+    for (; j + width <= t->n; j += width)
+        fn(block_wide)((int)t->m, p->kc, p->a, p->a_row, p->a_col, b + j, b_row, c + j, c_row,
+                       &(fn(olds)){ c + j, p->add, c_row, 0 });
+    return j;
+}
+
 /* c[m][n] (+)= a[m][kc] * b[kc][n], one slice of k. */
 static void fn(slice)(const gemm_tile *t, fn(panel) * p, const fn(view) * b, int64_t k0,
                       bool pack_b, T *b_pack, T *c, int64_t c_row)
@@ -267,11 +189,8 @@ static void fn(slice)(const gemm_tile *t, fn(panel) * p, const fn(view) * b, int
     const int64_t at = k0 * b->row + t->j0 * b->col;
     int64_t j = 0;
 
-    for (; t->m <= WIDE_ROWS && !p->a_packed && !pack_b && j + WIDE * LANES <= t->n;
-         j += WIDE * LANES)
-        for (int64_t i = 0; i < t->m; i++)
-            fn(block_row)(p->kc, p->a + i * p->a_row, p->a_col, direct + at + j, b->row,
-                          c + i * c_row + j, p->add);
+    if (t->m <= WIDE_ROWS && !p->a_packed && !pack_b)
+        j = fn(slice_wide)(t, p, direct + at, b->row, c, c_row);
     for (int64_t width; j < t->n; j += width) {
         const bool packed = pack_b || t->n - j < fn(nr);
 
@@ -294,10 +213,13 @@ static void fn(tile)(const gemm_tile *t, const fn(view) * a, const fn(view) * b,
 {
     const bool a_plain = !a->negate && mf_dtype_cell(a->type) == sizeof(T);
     const bool b_plain = !b->negate && mf_dtype_cell(b->type) == sizeof(T);
-    const bool pack_a = !a_plain || (t->m > WIDE_ROWS && t->n > (a->col == 1 ? 8 : 2) * fn(nr));
-    const bool pack_b = !b_plain || b->col != 1 || t->m > 3 * MR;
+    const bool pack_a = !a_plain || (t->m > MR && t->n > PACK_A_FROM * fn(nr));
+    const bool pack_b = !b_plain || b->col != 1 ||
+                        (t->m > PACK_B_FROM && t->k * b->row * (int64_t)sizeof(T) > PACK_B_BYTES);
     const int64_t step = slice_of_k(t->k);
-    fn(panel) p = { .m = t->m, .a_packed = pack_a, .a_row = a->row, .a_col = a->col };
+    fn(panel) p = {
+        .m = t->m, .strip = strip_rows(t->m), .a_packed = pack_a, .a_row = a->row, .a_col = a->col
+    };
 
     for (int64_t i = 0; t->k == 0 && !add && i < t->m; i++)
         memset(c + i * c_row, 0, (size_t)t->n * sizeof(T));
@@ -309,17 +231,9 @@ static void fn(tile)(const gemm_tile *t, const fn(view) * a, const fn(view) * b,
         p.add = add || k0 > 0;
         p.a = pack_a ? scratch : (const T *)a->data + a_at;
         if (pack_a) {
-            fn(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, MR, scratch);
-            b_pack = scratch + round_up(t->m, MR) * p.kc;
+            fn(pack_all)(a, a_at, a->row, a->col, t->m, p.kc, p.strip, scratch);
+            b_pack = scratch + round_up(t->m, p.strip) * p.kc;
         }
         fn(slice)(t, &p, b, k0, pack_b, b_pack, c, c_row);
     }
 }
-
-#undef T
-#undef V
-#undef LANES
-#undef fn
-#undef SPLAT
-#undef MULADD
-#undef PACK_TYPES

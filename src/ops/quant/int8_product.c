@@ -3,9 +3,9 @@
  * layers, 127 on each side of zero in kernels. Sums are exact, so results depend neither on threads
  * nor on the CPU. */
 #include "base/mem.h"
-#include "ops/dnnl/int8_gemm.h"
 #include "ops/math/elementwise.h"
 #include "ops/nn/window.h"
+#include "ops/quant/int8_gemm.h"
 #include "tensor/int8.h"
 
 #include <pthread.h>
