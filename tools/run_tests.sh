@@ -141,6 +141,7 @@ suite "parameter servers" tests/train/servers.py build/release/meshflow
 suite "manifests of Kubernetes" tests/train/manifests.py build/release/meshflow
 suite "closures" tests/train/closures.py build/release/meshflow
 suite "codecs" tests/train/codecs.py build/release/meshflow
+suite "numerics" tests/train/numerics.py build/release/meshflow
 suite "jobs" tests/train/jobs.py build/release/meshflow
 suite "ends of jobs" tests/train/ends.py build/release/meshflow
 suite "output directories" tests/train/outputs.py build/release/meshflow

@@ -18,10 +18,9 @@
 #include <unistd.h>
 #endif
 
-/* MF_SETS: the names of the sets that were built, separated by spaces; the first is the baseline.
- */
-static const char built[] = " " MF_SETS " ";
-static const char *const names[MF_ISA_COUNT] = { NULL, "avx512", "avx512_bf16", "amx" };
+/* MF_SETS: the names of the sets that were built besides the baseline, separated by spaces. */
+static const char built[] = " " MF_BASE_SET " " MF_SETS " ";
+static const char *const names[MF_ISA_COUNT] = { MF_BASE_SET, "avx512", "avx512_bf16", "amx" };
 
 atomic_int mf_isa_in_use = -1;
 
@@ -32,7 +31,7 @@ static char environment_error[300];
 
 static pthread_once_t probed = PTHREAD_ONCE_INIT;
 static bool available[MF_ISA_COUNT];
-static char base_name[32], available_text[128];
+static char available_text[128];
 
 /* ---- the processor ---- */
 
@@ -40,7 +39,7 @@ static char base_name[32], available_text[128];
 
 static bool has_base(void)
 {
-    return strcmp(base_name, "avx2") != 0 ||
+    return strcmp(MF_BASE_SET, "avx2") != 0 ||
            (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
             __builtin_cpu_supports("bmi2"));
 }
@@ -114,7 +113,6 @@ static void probe(void)
 #if defined(__x86_64__)
     __builtin_cpu_init();
 #endif
-    (void)sscanf(built, "%31s", base_name);
     for (int i = 0; i < MF_ISA_COUNT && lower; i++) {
         const size_t n = strlen(available_text);
 
@@ -151,12 +149,11 @@ mf_isa mf_isa_best(void)
 
 const char *mf_isa_name(mf_isa isa)
 {
-    return isa == MF_ISA_BASE ? base_name : names[isa];
+    return names[isa];
 }
 
 mf_status mf_isa_find(const char *name, mf_isa *out)
 {
-    (void)pthread_once(&probed, probe);
     for (int i = 0; i < MF_ISA_COUNT; i++) {
         if (strcmp(mf_isa_name((mf_isa)i), name) == 0) {
             *out = (mf_isa)i;
@@ -234,6 +231,25 @@ mf_isa mf_isa_choose(void)
 
     (void)atomic_compare_exchange_strong(&mf_isa_in_use, &none, (int)mf_isa_limit());
     return (mf_isa)atomic_load(&mf_isa_in_use);
+}
+
+mf_isa mf_isa_bits(mf_isa isa)
+{
+    return isa >= MF_ISA_AVX512_BF16 ? isa : MF_ISA_BASE;
+}
+
+void mf_isa_lower(mf_isa bits)
+{
+    int isa = (int)mf_isa_limit();
+
+    while (isa > MF_ISA_BASE &&
+           (mf_isa_bits((mf_isa)isa) > bits || !mf_isa_is_available((mf_isa)isa)))
+        isa--;
+    pthread_mutex_lock(&lock);
+    pinned = isa;
+    if (atomic_load(&mf_isa_in_use) > isa)
+        atomic_store(&mf_isa_in_use, isa);
+    pthread_mutex_unlock(&lock);
 }
 
 void mf_isa_switch(mf_isa isa)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* instruction_set.h - the instruction sets that kernels are compiled for, and the one in use.
+/* instruction_set.h - the instruction sets that kernels are compiled for, and the chosen set.
  *
  * The build compiles some sources of ops/ once per set (cmake/MeshflowSets.cmake). A process uses
- * one set: the best that was built and that the processor has, or a lower set that --numerics,
+ * the best set that was built and that the processor has, or a lower set that --numerics,
  * MESHFLOW_NUMERICS or mf_numerics_pin() names. */
 #ifndef MF_BASE_INSTRUCTION_SET_H
 #define MF_BASE_INSTRUCTION_SET_H
@@ -38,6 +38,13 @@ MF_MUST mf_status mf_isa_pin(const char *name);
 MF_MUST mf_status mf_isa_check(void);
 /* The highest set that mf_isa_chosen() may return: the pinned one, or the best. */
 mf_isa mf_isa_limit(void);
+
+/* The lowest set whose results have the bits of this one. In float32 all sets have the same;
+ * products of bfloat16 differ in the sets that have instructions for them. */
+mf_isa mf_isa_bits(mf_isa isa);
+/* From now on, use at most the best available set with these bits (a result of mf_isa_bits()).
+ * Kernels that are prepared already stay. */
+void mf_isa_lower(mf_isa bits);
 
 /* For tests that compare sets: kernels that are prepared from now on are of this set. */
 void mf_isa_switch(mf_isa isa);

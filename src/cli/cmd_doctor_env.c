@@ -3,6 +3,7 @@
  * mistakes in the description of the cluster. */
 #include "base/machine_limits.h"
 #include "cli/cluster_options.h"
+#include "graph/op.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,6 +86,12 @@ static void cmd_doctor_env_print_json(const mf_cluster *c, mf_buf *out)
     cmd_doctor_env_put_json(out, "rendezvous", c->rendezvous);
     mf_buf_printf(out, ",\"threads\":%d,", threads);
     cmd_doctor_env_put_json(out, "threads_from", why);
+    mf_buf_str(out, ",");
+    cmd_doctor_env_put_json(out, "instruction_set", mf_isa_name(mf_isa_limit()));
+    mf_buf_str(out, ",");
+    cmd_doctor_env_put_json(out, "numerics_class", mf_numerics_class(false));
+    mf_buf_str(out, ",");
+    cmd_doctor_env_put_json(out, "numerics_class_bf16", mf_numerics_class(true));
     json_tasks(c, out);
     json_findings(c, out);
     mf_buf_str(out, "}\n");
@@ -140,6 +147,16 @@ static void print_threads(mf_buf *out)
     }
 }
 
+static void print_numerics(mf_buf *out)
+{
+    char text[200];
+
+    (void)snprintf(text, sizeof text, "available: %s", mf_isa_available_text());
+    row(out, "instruction set", mf_isa_name(mf_isa_limit()), text);
+    row(out, "numerics class", mf_numerics_class(false), "");
+    row(out, "of bfloat16", mf_numerics_class(true), "");
+}
+
 static void print_lists(const mf_cluster *c, mf_buf *out)
 {
     char name[MF_TASK_NAME_MAX];
@@ -167,6 +184,7 @@ static void cmd_doctor_env_print_text(const mf_cluster *c, mf_buf *out)
                   strcmp(c->convention, "none") == 0 ? "nothing" : c->convention, c->host);
     print_place(c, out);
     print_threads(out);
+    print_numerics(out);
     print_lists(c, out);
 }
 

@@ -242,6 +242,6 @@ mf_status mf_train_print_json(const mf_train_run *run, const mf_result *test, in
                   train_report_seconds(mf_clock_since_start_ns()),
                   time > 0 ? (double)run->samples / time : 0.0,
                   train_report_seconds(run->first_step_ns), (long long)usage.ru_maxrss * 1024, sha,
-                  run->job->trainer->numerics);
+                  mf_numerics_class(run->job->trainer->bf16));
     return mf_cli_print(&out);
 }

@@ -2,6 +2,7 @@
 /* connect_tasks.c - from the cluster description of the options to connected tasks. */
 #include "base/buf.h"
 #include "collective/net_groups.h"
+#include "dist/job_numerics.h"
 #include "dist/strategies.h"
 #include "graph/op.h"
 #include "net/transport_registry.h"
@@ -111,6 +112,7 @@ mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, cons
                          .n_tasks = n,
                          .self = self,
                          .rendezvous = c->rendezvous,
+                         .note = mf_job_numerics_note(),
                          .star = hub != NULL,
                          .hub = hub ? *hub : 0,
                          .timeout_ns = call->timeout_ns };
@@ -127,6 +129,8 @@ mf_status mf_job_connect_with(const mf_strategy_call *call, mf_role others, cons
     o.security = way.security;
     if (st == MF_OK)
         st = mf_net_open(&o, out);
+    if (st == MF_OK && !hub)
+        mf_job_numerics_agree(*out, mf_job_numerics_common(*out));
     mf_free(way.paths);
     mf_buf_deinit(&identity);
     return st;

@@ -6,10 +6,12 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/param.h"
+#include "dist/job_numerics.h"
 #include "dist/orphan_output.h"
 #include "dist/step_flags.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -235,6 +237,7 @@ static mf_status open_net(mf_job_members *j, mf_net **out, int *missing)
                                         .n_tasks = v->n,
                                         .self = j->self,
                                         .identity = j->identity,
+                                        .note = mf_job_numerics_note(),
                                         .transport = j->way.transport,
                                         .security = j->way.security,
                                         .timeout_ns = j->timeout_ns,
@@ -399,12 +402,28 @@ static mf_status note_settings(mf_job_members *j)
     return st;
 }
 
+/* The first tasks agree; later ones take what was agreed. */
+static mf_status agree_on_numerics(mf_job_members *j)
+{
+    const mf_isa common = mf_job_numerics_common(j->net);
+    char job[32];
+
+    (void)snprintf(job, sizeof job, "%s", mf_isa_name(common));
+    MF_TRY(mf_members_agree(j->members, "numerics", job, sizeof job));
+    if (strcmp(job, mf_isa_name(common)) == 0) {
+        mf_job_numerics_agree(j->net, common);
+        return MF_OK;
+    }
+    return mf_job_numerics_join(j->name, job, j->recovery.trainer->bf16);
+}
+
 mf_status mf_job_members_describe_view(mf_job_members *j, mf_dist *dist)
 {
     if (!dist->job[0]) {
         mf_job_id(dist->job);
         MF_TRY(mf_members_agree(j->members, "job", dist->job, sizeof dist->job));
         MF_TRY(note_settings(j));
+        MF_TRY(agree_on_numerics(j));
     }
     dist->rank = j->self;
     dist->size = j->n_workers;

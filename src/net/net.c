@@ -410,6 +410,16 @@ const char *mf_net_name(const mf_net *n, int task)
     return n->peers[task].name;
 }
 
+int mf_net_tasks(const mf_net *n)
+{
+    return n->n_tasks;
+}
+
+const char *mf_net_note(const mf_net *n, int task)
+{
+    return n->peers[task].note;
+}
+
 static void send_bye(mf_net *n)
 {
     const mf_frame bye = { .kind = MF_MESSAGE_BYE, .epoch = n->epoch };
@@ -457,9 +467,11 @@ void mf_net_close(mf_net *n)
         mf_free(p->name);
         mf_free(p->address);
         mf_free(p->host);
+        mf_free(p->note);
     }
     mf_free(n->peers);
     mf_free(n->identity);
+    mf_free(n->note);
     mf_free(n->hello);
     mf_free(n->job);
     pthread_mutex_destroy(&n->watching);

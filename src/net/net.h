@@ -52,6 +52,7 @@ typedef struct mf_net_options {
     const char *rendezvous; /* address of task 0, if addresses are unknown */
     /* "name=value" lines that must be equal on all tasks. */
     const char *identity;
+    const char *note; /* one line for every connected task: mf_net_note(); NULL: "" */
     const mf_transport_kind *transport; /* NULL: local */
     mf_security security; /* fields that are NULL are taken from the environment */
     int64_t timeout_ns; /* for all tasks to connect; 0: five minutes */
@@ -92,6 +93,9 @@ void mf_net_drop(mf_net *net, int task);
 int mf_net_self(const mf_net *net);
 uint32_t mf_net_epoch(const mf_net *net); /* for frames: those of earlier epochs are dropped */
 const char *mf_net_name(const mf_net *net, int task);
+int mf_net_tasks(const mf_net *net);
+/* The note of a connected task, not of this one; NULL: it is not connected with this task. */
+const char *mf_net_note(const mf_net *net, int task);
 
 /* Bytes sent to tasks on other hosts. */
 int64_t mf_net_sent_remote(mf_net *net);

@@ -62,7 +62,8 @@ static mf_status make_hello(mf_net *n, const char *address)
         return MF_NOMEM("a greeting");
     mf_buf_printf(&b, "protocol=%d\ntask=%d\ntasks=%d\nepoch=%u\nname=%s\nhost=%s\npid=%d\n",
                   PROTOCOL, n->self, n->n_tasks, n->epoch, self->name, self->host, (int)getpid());
-    mf_buf_printf(&b, "address=%s\njob=%s\n%s", address, mf_status_page_job(), n->identity);
+    mf_buf_printf(&b, "note=%s\naddress=%s\njob=%s\n%s", n->note, address, mf_status_page_job(),
+                  n->identity);
     st = mf_buf_finish(&b);
     if (st == MF_OK)
         n->hello = mf_strdup(b.data);
@@ -220,12 +221,14 @@ static mf_status net_open_remember(mf_net *n, const char *text, int task)
 {
     mf_peer *p = &n->peers[task];
     char *address = copy_line(text, "address"), *host = copy_line(text, "host");
+    char *note = copy_line(text, "note");
 
     pthread_mutex_lock(&n->lock);
     if (p->claimed) {
         pthread_mutex_unlock(&n->lock);
         mf_free(address);
         mf_free(host);
+        mf_free(note);
         return MF_FAIL(MF_ALREADY_EXISTS, "%s exists already: process %lld", p->name,
                        (long long)p->pid);
     }
@@ -234,6 +237,7 @@ static mf_status net_open_remember(mf_net *n, const char *text, int task)
     else
         mf_free(address);
     p->host = host;
+    p->note = note;
     if (task == 0)
         n->job = copy_line(text, "job");
     p->pid = int_line(text, "pid");
@@ -534,7 +538,8 @@ static mf_status net_open_copy_tasks(mf_net *n, const mf_net_options *o)
 {
     n->peers = mf_calloc(o->n_tasks, sizeof *n->peers);
     n->identity = mf_strdup(o->identity ? o->identity : "");
-    if (!n->peers || !n->identity)
+    n->note = mf_strdup(o->note ? o->note : "");
+    if (!n->peers || !n->identity || !n->note)
         return MF_NOMEM("connections");
     n->n_tasks = o->n_tasks;
     n->self = o->self;

@@ -35,7 +35,8 @@ struct message {
 };
 
 typedef struct mf_peer {
-    char *name, *address, *host; /* host: its machine, according to its greeting */
+    char *name, *address;
+    char *host, *note; /* of its greeting: its machine; see mf_net_options */
     int64_t pid;
     bool claimed; /* a connection has identified itself as this task */
     bool here; /* connected */
@@ -67,7 +68,7 @@ struct mf_net {
     void *check_ctx;
     int64_t silence_ns; /* likewise; 0: none */
     int *missing; /* likewise; may be NULL */
-    char *identity, *hello;
+    char *identity, *note, *hello;
     char *job; /* as task 0 names it; NULL: not connected */
     mf_transport *transport;
     mf_error trouble; /* the first failure: a task is lost, or has aborted */

@@ -6,7 +6,7 @@
  *     for stride 1, 2, 4 ...: sum[i] += sum[i + stride], i a multiple of 2*stride
  *
  * Without the pass "shards", every node of the function's body is copied once per shard. With the
- * pass, nodes that treat samples independently (shard_rows.c) are copied once, for the full batch,
+ * pass, nodes that treat samples independently (graph/rows.h) are copied once, for the full batch,
  * and nodes that sum over samples are given the shard boundaries. Only the rest is copied per
  * shard: the bits are the same.
  *

@@ -1,36 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard_map.h - how the values of a shard's step are distributed over a batch; shared by
- * shard_map.c, shard_body.c and shard_rows.c. */
+ * shard_map.c and shard_body.c. */
 #ifndef MF_COMPILER_SHARDING_SHARD_MAP_H
 #define MF_COMPILER_SHARDING_SHARD_MAP_H
 
 #include "collective/gradient_aggregation.h"
 #include "compiler/inline.h"
+#include "graph/rows.h"
 #include "graph/shard.h"
-
-typedef enum mf_spread {
-    MF_SHARED, /* equal for every shard */
-    MF_DIMS, /* integers that depend on the number of samples: sizes and shapes */
-    MF_ROWS, /* each sample has k adjacent rows, independent of its shard */
-    MF_IOVEC, /* different for every shard */
-    MF_SUMMED, /* the sum over the shards */
-} mf_spread;
-
-/* A query about a node on the full batch, treated as one shard. */
-typedef struct mf_rows_query {
-    const mf_node *node;
-    int64_t samples;
-    const mf_spread *in_spread;
-    const mf_shape *in, *out;
-    const mf_tensor *const *in_value; /* NULL if unknown */
-} mf_rows_query;
-
-/* Can the node run once on the full batch, with the same bits for each sample as in its shard? At
- * least one input is MF_ROWS or MF_DIMS, none is MF_IOVEC. All outputs are MF_ROWS. */
-bool mf_rows_apart(const mf_rows_query *q);
-/* Does it sum over samples, and support doing so shard by shard (attributes _shards, _samples) in
- * the fixed tree? */
-bool mf_rows_summed(const mf_rows_query *q);
 
 /* A _ShardMap being lowered, or one micro-batch of it. */
 typedef struct mf_shard_map {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* broadcast.c - repeating a tensor: tiles, broadcasting, and the arithmetic of broadcast shapes. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -323,6 +324,7 @@ static void broadcast_to_split(mf_split *s)
 
 const mf_op mf_ops_broadcast[] = {
     { .name = "Tile",
+      .rows = mf_rows_tile,
       .def = "(input:T, multiples:Tmultiples) -> (output:T) {T:type, "
              "Tmultiples:type=int32 in index}",
       .infer = tile_infer,
@@ -335,6 +337,7 @@ const mf_op mf_ops_broadcast[] = {
                      "str[2] i32[1]{2}", "u8[2,2] i32[2]{3,3}", "f32[2] i32[1]{-1} !fails",
                      "f32[2] i32[2]{1,1} !fails", "f32[] i32[1]{2} !fails") },
     { .name = "BroadcastTo",
+      .rows = mf_rows_broadcast,
       .def = "(input:T, shape:Tidx) -> (output:T) {T:type, Tidx:type=int32 in index}",
       .infer = broadcast_to_infer,
       .grad = broadcast_to_grad,

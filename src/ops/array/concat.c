@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* concat.c - joins tensors along a dimension: Pack (a new one) and Concat (an existing one). The
  * inverses are in split_ops.c. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -314,6 +315,7 @@ static void concat_split(mf_split *s)
 
 const mf_op mf_ops_concat[] = {
     { .name = "Pack",
+      .rows = mf_rows_pack,
       .def = "(values:N*T) -> (output:T) {N:int>=1, T:type, axis:int=0}",
       .infer = pack_infer,
       .grad = pack_grad,
@@ -325,6 +327,7 @@ const mf_op mf_ops_concat[] = {
                             "str[2] str[2] ; axis=1", "f32[4]", "f32[2] f32[3] !fails",
                             "f32[2] f32[2] ; axis=3 !fails") },
     { .name = "ConcatV2",
+      .rows = mf_rows_concat,
       .def = "(values:N*T, axis:Tidx) -> (output:T) {N:int>=2, T:type, "
              "Tidx:type=int32 in index}",
       .infer = concat_concat_infer,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fill.c - generated tensors: repeated values, sequences; and bitcasts. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -347,6 +348,7 @@ static void fill_split(mf_split *s)
 
 const mf_op mf_ops_fill[] = {
     { .name = "Fill",
+      .rows = mf_rows_fill,
       .def = "(dims:index_type, value:T) -> (output:T) {T:type, index_type:type=int32 "
              "in index}",
       .infer = fill_fill_infer,
@@ -357,6 +359,7 @@ const mf_op mf_ops_fill[] = {
           MF_SAMPLES("i32[2]{2,3} f32[]", "i64[1]{0} f64[]", "i32[0] f32[]", "i32[1]{3} str[]{ab}",
                      "i32[1]{5} bool[]", "i32[1]{7} c128[]", "i32[2]{2,-1} f32[] !fails") },
     { .name = "ZerosLike",
+      .rows = mf_rows_first,
       .def = "(x:T) -> (y:T) {T:type}",
       .flags = MF_OP_INPLACE,
       .infer = mf_infer_same,
@@ -365,6 +368,7 @@ const mf_op mf_ops_fill[] = {
       .split = mf_split_same,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "i32[]", "f64[0] !nograd", "str[2]", "bool[3]") },
     { .name = "OnesLike",
+      .rows = mf_rows_first,
       .def = "(x:T) -> (y:T) {T:type in [bfloat16,half,float,double,int8,uint8,int16,"
              "uint16,int32,uint32,int64,uint64,complex64,complex128,bool]}",
       .flags = MF_OP_INPLACE,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gather.c - selects rows of a tensor by index, or by tuples of indices. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"
@@ -397,6 +398,7 @@ static void gather_nd_split(mf_split *s)
 
 const mf_op mf_ops_gather[] = {
     { .name = "GatherV2",
+      .rows = mf_rows_lookup,
       .def = "(params:Tparams, indices:Tindices, axis:Taxis) -> (output:Tparams) "
              "{batch_dims:int=0, Tparams:type, Tindices:type in [int16,int32,int64], "
              "Taxis:type in index}",

@@ -4,6 +4,7 @@
  * The borders of dimension d are boxes: the whole extent of dimensions inside d, only the interior
  * of those outside it. So no cell is written twice, and a mirror reads only cells already written.
  */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -338,6 +339,7 @@ static void mirror_split(mf_split *s)
 
 const mf_op mf_ops_pad[] = {
     { .name = "Pad",
+      .rows = mf_rows_pad,
       .def = "(input:T, paddings:Tpaddings) -> (output:T) {T:type, "
              "Tpaddings:type=int32 in index}",
       .infer = pad_infer,

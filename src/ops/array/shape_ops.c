@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shape_ops.c - returns shapes (Shape, Size, Rank) and changes them (Reshape, Squeeze, ExpandDims).
  * Inference computes values, too: plans need static shapes. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -337,6 +338,7 @@ const mf_op mf_ops_shape[] = {
       .run = rank_run,
       .samples = MF_SAMPLES("f32[2,3]", "f32[]", "str[0]") },
     { .name = "Reshape",
+      .rows = mf_rows_reshape,
       .def = "(tensor:T, shape:Tshape) -> (output:T) {T:type, Tshape:type=int32 in "
              "index}",
       .flags = MF_OP_VIEW,
@@ -349,6 +351,7 @@ const mf_op mf_ops_shape[] = {
                             "f32[2,3] i32[2]{4,2} !fails", "f32[6] i32[2]{-1,-1} !fails",
                             "f32[6] i32[2]{-1,4} !fails", "f32[6] i32[2]{-2,3} !fails") },
     { .name = "Squeeze",
+      .rows = mf_rows_squeeze,
       .def = "(input:T) -> (output:T) {T:type, squeeze_dims:list(int)>=0=[]}",
       .flags = MF_OP_VIEW,
       .infer = squeeze_infer,
@@ -361,6 +364,7 @@ const mf_op mf_ops_shape[] = {
                      "f64[1,2,1] ; squeeze_dims=[-1]", "i32[]", "f32[1,0] ; squeeze_dims=[0]",
                      "f32[2,1] ; squeeze_dims=[0] !fails", "f32[1] ; squeeze_dims=[3] !fails") },
     { .name = "ExpandDims",
+      .rows = mf_rows_expand,
       .def = "(input:T, dim:Tdim) -> (output:T) {T:type, Tdim:type=int32 in index}",
       .flags = MF_OP_VIEW,
       .infer = expand_infer,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* slice.c - parts of a tensor: Slice, StridedSlice, and their inverses. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided.h"
@@ -281,6 +282,7 @@ static void strided_grad_split(mf_split *s)
 
 const mf_op mf_ops_slice[] = {
     { .name = "Slice",
+      .rows = mf_rows_slice,
       .def = "(input:T, begin:Index, size:Index) -> (output:T) {T:type, Index:type in "
              "index}",
       .infer = slice_slice_infer,
@@ -294,6 +296,7 @@ const mf_op mf_ops_slice[] = {
           "f32[4] i32[1]{-1} i32[1]{1} !fails", "f32[4] i32[1]{5} i32[1]{-1} !fails",
           "f32[4] i32[2]{0,0} i32[2]{1,1} !fails") },
     { .name = "StridedSlice",
+      .rows = mf_rows_strided,
       .def = "(input:T, begin:Index, end:Index, strides:Index) -> (output:T) {T:type, "
              "Index:type in [int16,int32,int64], begin_mask:int=0, end_mask:int=0, "
              "ellipsis_mask:int=0, new_axis_mask:int=0, shrink_axis_mask:int=0}",
@@ -319,6 +322,7 @@ const mf_op mf_ops_slice[] = {
           "f32[6] i32[2]{0,0} i32[2]{1,1} i32[2]{1,1} !fails",
           "f32[6,6] i32[2]{0,0} i32[2]{1,1} i32[2]{1,1} ; ellipsis_mask=3 !fails") },
     { .name = "StridedSliceGrad",
+      .rows = mf_rows_strided_grad,
       .def = "(shape:Index, begin:Index, end:Index, strides:Index, dy:T) -> "
              "(output:T) {T:type, Index:type in index, begin_mask:int=0, "
              "end_mask:int=0, ellipsis_mask:int=0, new_axis_mask:int=0, "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* split_ops.c - splits a tensor along a dimension. The inverses are in concat.c. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -260,6 +261,7 @@ static void split_split(mf_split *s)
 
 const mf_op mf_ops_split[] = {
     { .name = "Unpack",
+      .rows = mf_rows_unpack,
       .def = "(value:T) -> (output:num*T) {num:int>=0, T:type, axis:int=0}",
       .infer = unpack_infer,
       .grad = unpack_grad,
@@ -271,6 +273,7 @@ const mf_op mf_ops_split[] = {
                      "i32[3] ; num=3", "f32[2,0] ; num=2", "str[2,2] ; num=2 axis=1",
                      "f32[2,3] ; num=3 !fails", "f32[2,3] ; num=3 axis=2 !fails") },
     { .name = "Split",
+      .rows = mf_rows_split,
       .def = "(split_dim:int32, value:T) -> (output:num_split*T) {num_split:int>=1, "
              "T:type}",
       .infer = split_ops_split_infer,
@@ -282,6 +285,7 @@ const mf_op mf_ops_split[] = {
                             "i32[]{0} f32[3] ; num_split=1", "i32[]{0} f32[5] ; num_split=2 !fails",
                             "i32[]{2} f32[4] ; num_split=2 !fails") },
     { .name = "SplitV",
+      .rows = mf_rows_split,
       .def = "(value:T, size_splits:Tlen, split_dim:int32) -> (output:num_split*T) "
              "{num_split:int>=1, T:type, Tlen:type=int64 in [int8,int32,int64]}",
       .infer = split_ops_split_infer,

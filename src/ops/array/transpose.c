@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* transpose.c - permutes dimensions; permutations and their inverse. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/strided_copy.h"
@@ -143,6 +144,7 @@ static void transpose_split(mf_split *s)
 
 const mf_op mf_ops_transpose[] = {
     { .name = "Transpose",
+      .rows = mf_rows_transpose,
       .def = "(x:T, perm:Tperm) -> (y:T) {T:type, Tperm:type=int32 in index}",
       .infer = transpose_infer,
       .grad = transpose_grad,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* where.c - conversions between indices and masks: OneHot, Where; and UnravelIndex. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -231,6 +232,7 @@ static void one_hot_split(mf_split *s)
 
 const mf_op mf_ops_where[] = {
     { .name = "OneHot",
+      .rows = mf_rows_one_hot,
       .def = "(indices:TI, depth:int32, on_value:T, off_value:T) -> (output:T) "
              "{axis:int=-1, T:type, TI:type=int64 in [uint8,int8,int32,int64]}",
       .infer = one_hot_infer,

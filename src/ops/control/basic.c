@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* basic.c - constants, placeholders, identities and other ops that pass values on. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/control/grad_util.h"
@@ -205,6 +206,7 @@ const mf_op mf_ops_basic[] = {
       .samples = MF_SAMPLES("f32[2,3] ; shape=shape[?,3]", "i32[] ; shape=shape?",
                             "f32[2,3] ; shape=shape[3,3] !fails") },
     { .name = "Identity",
+      .rows = mf_rows_first,
       .def = "(input:T) -> (output:T) {T:type}",
       .flags = MF_OP_VIEW,
       .infer = identity_infer,
@@ -220,6 +222,7 @@ const mf_op mf_ops_basic[] = {
       .run = identity_n_run,
       .samples = MF_SAMPLES("f32[2,3] f64[4] ; T=[float,double]", "i32[] ; T=[int32]") },
     { .name = "StopGradient",
+      .rows = mf_rows_first,
       .def = "(input:T) -> (output:T) {T:type}",
       .flags = MF_OP_VIEW,
       .infer = identity_infer,
@@ -228,6 +231,7 @@ const mf_op mf_ops_basic[] = {
       .split = mf_split_identity,
       .samples = MF_SAMPLES("f32[2,3] !nograd", "i64[]") },
     { .name = "PreventGradient",
+      .rows = mf_rows_first,
       .def = "(input:T) -> (output:T) {T:type, message:string=''}",
       .flags = MF_OP_VIEW,
       .infer = identity_infer,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shard_ops.c - ops of a training step that is split into shards. compiler/sharding/shard_map.c
  * lowers them. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 
@@ -165,6 +166,7 @@ const mf_op mf_ops_shard[] = {
     /* From rows of all samples of the batch, those of the shard's samples: as many as `like` has,
      * from the index of its first (found as for _SampleUniform). */
     { .name = "_SampleRows",
+      .rows = mf_rows_own,
       .def = "(like:L, rows:T, clock:int64) -> (own:T) {L:type, T:type, offset:int=0}",
       .infer = own_infer,
       .grad = mf_grad_none,

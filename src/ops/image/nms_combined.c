@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nms_combined.c - CombinedNonMaxSuppression: the best boxes of all classes of every image, after
  * suppression within each class. Images are independent pieces of work. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/image/nms.h"
@@ -248,6 +249,7 @@ static void combined_split(mf_split *s)
 
 const mf_op mf_op_combined_non_max_suppression = {
     .name = "CombinedNonMaxSuppression",
+    .rows = mf_rows_boxes,
     .def = "(boxes:float, scores:float, max_output_size_per_class:int32, max_total_size:int32, "
            "iou_threshold:float, score_threshold:float) -> (nmsed_boxes:float, nmsed_scores:float, "
            "nmsed_classes:float, valid_detections:int32) {pad_per_class:bool=false, "

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* addn.c - the sum of many tensors of one shape, in the order of the inputs. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 #include "ops/state/tensor_list.h"
@@ -91,6 +92,7 @@ static mf_status addn_grad(mf_grad *g)
 
 const mf_op mf_ops_addn[] = {
     { .name = "AddN",
+      .rows = mf_rows_all,
       .def = "(inputs:N*T) -> (sum:T) {N:int>=1, T:type in [float,double,int32,uint8,int16,int8,"
              "complex64,int64,qint8,quint8,qint32,bfloat16,qint16,quint16,uint16,complex128,half,"
              "uint32,"

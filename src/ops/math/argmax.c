@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* argmax.c - index of the largest or smallest element along an axis: the first of several, and
  * never a NaN unless all are NaN. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -197,6 +198,7 @@ static void arg_split(mf_split *s)
 
 const mf_op mf_ops_argmax[] = {
     { .name = "ArgMax",
+      .rows = mf_rows_axes,
       .def = "(input:T, dimension:Tidx) -> (output:output_type) {" ARG_TYPES
              "Tidx:type=int32 in [int16,int32,int64], "
              "output_type:type=int64 in [int16,uint16,int32,int64]}",
@@ -211,6 +213,7 @@ const mf_op mf_ops_argmax[] = {
                             "f32[9,300] i32[]{0} ; output_type=uint16", "f32[0,2] i32[]{0} !fails",
                             "f32[2] i32[]{1} !fails", "f32[] i32[]{0} !fails") },
     { .name = "ArgMin",
+      .rows = mf_rows_axes,
       .def = "(input:T, dimension:Tidx) -> (output:output_type) {" ARG_TYPES
              "Tidx:type=int32 in index, output_type:type=int64 in index}",
       .infer = arg_infer,

@@ -5,6 +5,7 @@
  * numbers through their real part, in blocks on the stack. Real numbers that do not fit an integer
  * give the same result as on x86: the smallest int32 for 8 to 32 bits (then truncated), the
  * smallest int64 otherwise. Integers are truncated. Any number except 0 is true, including NaN. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -314,6 +315,7 @@ static mf_status cast_grad(mf_grad *g)
 
 const mf_op mf_op_cast = {
     .name = "Cast",
+    .rows = mf_rows_first,
     .def = "(x:SrcT) -> (y:DstT) {SrcT:type, DstT:type, Truncate:bool=false}",
     .infer = cast_infer,
     .grad = cast_grad,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.c - products of matrices and of batches of matrices. */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
@@ -291,9 +292,9 @@ static void matmul_split(mf_split *s)
     mf_split_in(s, 1, rb - (tb ? 1 : 2), k);
 }
 
-#define MATMUL_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                         \
+#define MATMUL_OP(ROWS, NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                   \
     {                                                                                              \
-        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .name = NAME, .rows = ROWS, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,      \
         .prepare = matmul_prepare, .run = RUN, .split = matmul_split,                              \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
@@ -305,7 +306,7 @@ static void matmul_split(mf_split *s)
     }
 
 const mf_op mf_ops_matmul[] = {
-    MATMUL_OP("SparseMatMul", /* of dense matrices with many zeros, which are not exploited */
+    MATMUL_OP(NULL, "SparseMatMul", /* of dense matrices with many zeros, which are not exploited */
               "(a:Ta, b:Tb) -> (product:float) {transpose_a:bool=false, transpose_b:bool=false, "
               "a_is_sparse:bool=false, b_is_sparse:bool=false, Ta:type=float in [float,bfloat16], "
               "Tb:type=float in [float,bfloat16]}",
@@ -314,7 +315,7 @@ const mf_op mf_ops_matmul[] = {
               "f32[3,4] f32[5,4] ; transpose_b=true b_is_sparse=true",
               "f32[4,3] f32[5,4] ; transpose_a=true transpose_b=true", "bf16[3,4] f32[4,5]",
               "bf16[3,4] bf16[4,5]", "f32[0,4] f32[4,5]", "f32[3,4] f32[3,5] !fails"),
-    MATMUL_OP("MatMul",
+    MATMUL_OP(mf_rows_matmul, "MatMul",
               "(a:T, b:T) -> (product:T) {transpose_a:bool=false, transpose_b:bool=false, "
               "T:type in [bfloat16,half,float,double,int32,int64,uint8,uint16,uint32,uint64,"
               "complex64,complex128], grad_a:bool=false, grad_b:bool=false}",
@@ -330,14 +331,14 @@ const mf_op mf_ops_matmul[] = {
               "u16[4,5]@0:5 u16[5,6]@0:5 !notf", "c64[3,5] c64[5,4]",
               "c128[5,3] c128[5,4] ; transpose_a=true", "f32[3,5] f32[4,7] !fails",
               "f32[3] f32[3,7] !fails"),
-    MATMUL_OP("BatchMatMul",
+    MATMUL_OP(mf_rows_batch_matmul, "BatchMatMul",
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int32,int64,"
               "complex64,complex128], adj_x:bool=false, adj_y:bool=false, grad_x:bool=false, "
               "grad_y:bool=false}",
               0, same_batch_infer, same_batch_run, matmul_batch_grad, "f32[2,3,5] f32[2,5,4]",
               "f64[2,2,3,5] f64[2,2,4,5] ; adj_y=true", "c64[2,5,3] c64[2,5,4] ; adj_x=true",
               "f32[2,3] f32[3,2]", "f32[0,3,5] f32[0,5,4]", "f32[2,3,5] f32[3,5,4] !fails"),
-    MATMUL_OP("BatchMatMulV2",
+    MATMUL_OP(mf_rows_batch_matmul, "BatchMatMulV2",
               "(x:T, y:T) -> (output:T) {T:type in [bfloat16,half,float,double,int16,int32,int64,"
               "uint8,uint16,uint32,uint64,complex64,complex128], adj_x:bool=false, "
               "adj_y:bool=false, grad_x:bool=false, grad_y:bool=false}",
@@ -349,7 +350,7 @@ const mf_op mf_ops_matmul[] = {
               "i16[2,3,5] i16[2,5,4] !notf", "f16[2,3,5] f16[2,5,4]", "f32[2,0,5] f32[2,5,4]",
               "f32[40,9,8] f32[40,8,7] !nograd", "f32[2,3,5] f32[3,5,4] !fails",
               "f32[5] f32[5,4] !fails"),
-    MATMUL_OP("BatchMatMulV3",
+    MATMUL_OP(NULL, "BatchMatMulV3",
               "(x:Ta, y:Tb) -> (output:Tout) {Ta:type in [bfloat16,half,float,double,uint8,int8,"
               "int16,int32,int64,complex64,complex128], Tb:type in [bfloat16,half,float,double,"
               "uint8,int8,int16,int32,int64,complex64,complex128], Tout:type in [bfloat16,half,"

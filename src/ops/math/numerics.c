@@ -12,20 +12,20 @@
 #include <sleef.h>
 #include <stdio.h>
 
-/* What a set adds to the class of bfloat16 work. */
-static const char *const dot_class[MF_ISA_COUNT] = { "", "", "+avx512_bf16", "+amx" };
-
 static char text[MF_ISA_COUNT][160];
 
 static void numerics_make_text(void)
 {
     const dnnl_version_t *v = dnnl_version();
 
-    for (int i = 0; i < MF_ISA_COUNT; i++)
-        (void)snprintf(text[i], sizeof text[i], "fma%s sleef-%d.%d.%d onednn-%d.%d.%d isa-0x%x",
-                       dot_class[i], SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR,
-                       SLEEF_VERSION_PATCHLEVEL, v->major, v->minor, v->patch,
-                       (unsigned)dnnl_get_effective_cpu_isa());
+    for (int i = 0; i < MF_ISA_COUNT; i++) {
+        const mf_isa bits = mf_isa_bits((mf_isa)i);
+
+        (void)snprintf(text[i], sizeof text[i], "fma%s%s sleef-%d.%d.%d onednn-%d.%d.%d isa-0x%x",
+                       bits == MF_ISA_BASE ? "" : "+", bits == MF_ISA_BASE ? "" : mf_isa_name(bits),
+                       SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR, SLEEF_VERSION_PATCHLEVEL, v->major,
+                       v->minor, v->patch, (unsigned)dnnl_get_effective_cpu_isa());
+    }
 }
 
 const char *mf_numerics_class_of(mf_isa isa, bool bf16)

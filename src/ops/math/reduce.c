@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reduce.c - Sum, Mean, Prod, Max, Min, EuclideanNorm, All and Any over chosen axes. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/math/reduce_engine.h"
 #include "ops/math/reduce_grad.h"
@@ -263,9 +264,9 @@ static void reduce_split(mf_split *s)
     }
 }
 
-#define REDUCE_OP(NAME, DEF, GRAD, ...)                                                            \
+#define REDUCE_OP(ROWS, NAME, DEF, GRAD, ...)                                                      \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = reduce_infer, .grad = GRAD,                             \
+        .name = NAME, .rows = ROWS, .def = DEF, .infer = reduce_infer, .grad = GRAD,               \
         .prepare = reduce_reduce_prepare, .run = reduce_reduce_run, .split = reduce_split,         \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
@@ -286,33 +287,34 @@ static void reduce_split(mf_split *s)
         t "[2,3] i32[1]{2} !fails", t "[2,3] i32[2]{0,-2} !fails"
 
 const mf_op mf_ops_reduce[] = {
-    REDUCE_OP("Sum", NUMBERS, reduce_sum_grad, ODD_SHAPES("f32"), "f64[2,3,2,3,2] i32[2]{1,3}",
-              "f32[40,3,70] i32[2]{0,2}", "f32[1000,7] i32[1]{0} !nograd",
-              "f32[3,700] i32[1]{1} !nograd", "f32[90000] i32[1]{0} !nograd",
-              "f32[200,600] i32[1]{0} !nograd", "f32[2,40000,2] i32[1]{1} !nograd",
-              "f32[0,3] i32[1]{0}", "f32[3,0] i32[1]{0}", "i8[300]@-128:128 i32[1]{0}",
-              "u64[2,3] i32[1]{0}", "i64[4,4] i32[1]{1}", "f16[30,4] i32[1]{0} !nograd",
-              "bf16[3,40] i32[1]{1} !nograd !tol:1e-2", "c64[3,4] i32[1]{0} !nograd",
-              "c128[3,4] i32[1]{1} !nograd"),
-    REDUCE_OP("Mean", NUMBERS, reduce_mean_grad, ODD_SHAPES("f32"), "f32[500,33] i32[1]{0} !nograd",
-              "f32[0,3] i32[1]{0}", "f64[3,4] i32[1]{1}", "i8[100,2]@-128:128 i32[1]{0}",
-              "u8[300]@0:256 i32[1]{0}", "i64[5] i32[1]{0}", "f16[5,2] i32[1]{1} !nograd",
-              "c64[0,2] i32[1]{0} !nograd", "c64[3,2] i32[1]{0} !nograd"),
-    REDUCE_OP("Prod", NUMBERS, mf_grad_prod, ODD_SHAPES("f32"), "f64[3,2] i32[1]{0}",
+    REDUCE_OP(mf_rows_axes, "Sum", NUMBERS, reduce_sum_grad, ODD_SHAPES("f32"),
+              "f64[2,3,2,3,2] i32[2]{1,3}", "f32[40,3,70] i32[2]{0,2}",
+              "f32[1000,7] i32[1]{0} !nograd", "f32[3,700] i32[1]{1} !nograd",
+              "f32[90000] i32[1]{0} !nograd", "f32[200,600] i32[1]{0} !nograd",
+              "f32[2,40000,2] i32[1]{1} !nograd", "f32[0,3] i32[1]{0}", "f32[3,0] i32[1]{0}",
+              "i8[300]@-128:128 i32[1]{0}", "u64[2,3] i32[1]{0}", "i64[4,4] i32[1]{1}",
+              "f16[30,4] i32[1]{0} !nograd", "bf16[3,40] i32[1]{1} !nograd !tol:1e-2",
+              "c64[3,4] i32[1]{0} !nograd", "c128[3,4] i32[1]{1} !nograd"),
+    REDUCE_OP(mf_rows_axes, "Mean", NUMBERS, reduce_mean_grad, ODD_SHAPES("f32"),
+              "f32[500,33] i32[1]{0} !nograd", "f32[0,3] i32[1]{0}", "f64[3,4] i32[1]{1}",
+              "i8[100,2]@-128:128 i32[1]{0}", "u8[300]@0:256 i32[1]{0}", "i64[5] i32[1]{0}",
+              "f16[5,2] i32[1]{1} !nograd", "c64[0,2] i32[1]{0} !nograd",
+              "c64[3,2] i32[1]{0} !nograd"),
+    REDUCE_OP(mf_rows_axes, "Prod", NUMBERS, mf_grad_prod, ODD_SHAPES("f32"), "f64[3,2] i32[1]{0}",
               "f32[0,3] i32[1]{0}", "i32[2,9] i32[1]{1}", "i16[40]@-9:9 i32[1]{0}",
               "c64[2,3] i32[1]{1} !nograd", "f32[2,3,4] i32[2]{-1,1}"),
-    REDUCE_OP("Max", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
-              "f64[30,70] i32[1]{0}", "i32[4,9] i32[1]{1}", "i8[0] i32[1]{0}",
-              "u16[3,4]@0:99 i32[1]{0}", "bf16[4,3] i32[1]{0} !nograd"),
-    REDUCE_OP("Min", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"), "f32[0,3] i32[1]{0} !nograd",
-              "f64[3,70] i32[1]{1}", "i64[4,9] i32[1]{1}", "u8[0] i32[1]{0}",
-              "f16[4,3] i32[1]{0} !nograd"),
-    REDUCE_OP("EuclideanNorm", NUMBERS, reduce_norm_grad, ODD_SHAPES("f32"), "f64[3,4] i32[1]{0}",
-              "f32[0,3] i32[1]{0} !nograd", "c64[2,3] i32[1]{1} !nograd", "i32[2,3] i32[1]{1}",
-              "i8[9] i32[1]{0}"),
-    REDUCE_OP("All", BOOLEANS, mf_grad_none, "bool[2,3] i32[1]{1}", "bool[3] i32[0]",
+    REDUCE_OP(mf_rows_axes, "Max", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"),
+              "f32[0,3] i32[1]{0} !nograd", "f64[30,70] i32[1]{0}", "i32[4,9] i32[1]{1}",
+              "i8[0] i32[1]{0}", "u16[3,4]@0:99 i32[1]{0}", "bf16[4,3] i32[1]{0} !nograd"),
+    REDUCE_OP(mf_rows_axes, "Min", ORDERED, reduce_extreme_grad, ODD_SHAPES("f32"),
+              "f32[0,3] i32[1]{0} !nograd", "f64[3,70] i32[1]{1}", "i64[4,9] i32[1]{1}",
+              "u8[0] i32[1]{0}", "f16[4,3] i32[1]{0} !nograd"),
+    REDUCE_OP(NULL, "EuclideanNorm", NUMBERS, reduce_norm_grad, ODD_SHAPES("f32"),
+              "f64[3,4] i32[1]{0}", "f32[0,3] i32[1]{0} !nograd", "c64[2,3] i32[1]{1} !nograd",
+              "i32[2,3] i32[1]{1}", "i8[9] i32[1]{0}"),
+    REDUCE_OP(NULL, "All", BOOLEANS, mf_grad_none, "bool[2,3] i32[1]{1}", "bool[3] i32[0]",
               "bool[0,2] i32[1]{0}", "bool[2,3,2] i32[2]{0,2} ; keep_dims=true"),
-    REDUCE_OP("Any", BOOLEANS, mf_grad_none, "bool[2,3] i32[1]{1}", "bool[] i32[0]",
+    REDUCE_OP(NULL, "Any", BOOLEANS, mf_grad_none, "bool[2,3] i32[1]{1}", "bool[] i32[0]",
               "bool[0,2] i32[1]{0}", "bool[2,3,2] i64[1]{-1}"),
     { 0 },
 };

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scan.c - Cumsum, Cumprod and CumulativeLogsumexp along an axis. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -233,9 +234,9 @@ static void scan_split(mf_split *s)
         mf_split_around(s, 0, 1, axis, true, true);
 }
 
-#define SCAN_OP(NAME, TYPES, GRAD, RUN, ...)                                                       \
+#define SCAN_OP(ROWS, NAME, TYPES, GRAD, RUN, ...)                                                 \
     {                                                                                              \
-        .name = NAME,                                                                              \
+        .name = NAME, .rows = ROWS,                                                                \
         .def = "(x:T, axis:Tidx) -> (out:T) {exclusive:bool=false, reverse:bool=false, "           \
                "T:type in " TYPES ", Tidx:type=int32 in index}",                                   \
         .flags = MF_OP_INPLACE, .infer = scan_infer, .grad = GRAD, .prepare = scan_prepare,        \
@@ -243,17 +244,17 @@ static void scan_split(mf_split *s)
     }
 
 const mf_op mf_ops_scan[] = {
-    SCAN_OP("Cumsum", "numbers", cumsum_grad, scan_sum_run, "f32[7] i32[]{0}",
+    SCAN_OP(mf_rows_axes, "Cumsum", "numbers", cumsum_grad, scan_sum_run, "f32[7] i32[]{0}",
             "f32[3,5] i32[]{0} ; exclusive=true", "f64[3,5] i64[]{-1} ; reverse=true",
             "f32[2,3,4] i32[]{1} ; exclusive=true reverse=true", "i8[9]@-90:90 i32[]{0}",
             "u32[4,2] i32[]{0}", "c64[5] i32[]{0} !nograd", "f16[6] i32[]{0} !nograd",
             "f32[0,3] i32[]{0}", "f32[] i32[]{0} !fails", "f32[3] i32[]{1} !fails",
             "f32[5,300] i32[]{0}", "f32[3,4,5] i32[]{1}"),
-    SCAN_OP("Cumprod", "numbers", cumprod_grad, scan_prod_run, "f32[6]@0.5:2 i32[]{0}",
+    SCAN_OP(NULL, "Cumprod", "numbers", cumprod_grad, scan_prod_run, "f32[6]@0.5:2 i32[]{0}",
             "f64[3,4]@0.5:2 i32[]{0} ; exclusive=true", "f64[3,4]@0.5:2 i64[]{1} ; reverse=true",
             "f32[2,3]@0.5:2 i32[]{1} ; exclusive=true reverse=true", "i16[9]@-9:9 i32[]{0}",
             "c128[4] i32[]{0} !nograd", "f32[0] i32[]{0}"),
-    SCAN_OP("CumulativeLogsumexp", "floats", logsum_grad, logsum_run, "f32[6] i32[]{0}",
+    SCAN_OP(NULL, "CumulativeLogsumexp", "floats", logsum_grad, logsum_run, "f32[6] i32[]{0}",
             "f64[3,4] i32[]{0} ; exclusive=true !nograd", "f64[3,4] i64[]{1} ; reverse=true",
             "f32[2,3] i32[]{-1} ; exclusive=true reverse=true !nograd", "f32[0] i32[]{0}",
             "f16[4] i32[]{0} !nograd !notf"),

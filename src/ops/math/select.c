@@ -3,6 +3,7 @@
  *
  * Only the size of an element matters: one loop per size serves all plain types. Strings and
  * objects are copied one by one. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/math/math_util.h"
 
@@ -172,6 +173,7 @@ static void select_v1_split(mf_split *s)
 
 const mf_op mf_ops_select[] = {
     { .name = "Select",
+      .rows = mf_rows_all,
       .def = "(condition:bool, t:T, e:T) -> (output:T) {T:type}",
       .flags = MF_OP_INPLACE,
       .infer = select_v1_infer,
@@ -186,6 +188,7 @@ const mf_op mf_ops_select[] = {
                      "bool[3] f32[2,3] f32[2,3] !fails", "bool[2] f32[2] f32[3] !fails",
                      "bool[1,2] f32[2,2] f32[2,2] !fails", "bool[2] f32[] f32[] !fails") },
     { .name = "SelectV2",
+      .rows = mf_rows_elementwise,
       .def = "(condition:bool, t:T, e:T) -> (output:T) {T:type}",
       .flags = MF_OP_INPLACE,
       .infer = mf_loop_infer,

@@ -3,6 +3,7 @@
  *
  * A heap of k indices keeps the best so far, with the worst of them on top. Larger elements come
  * first; ties are ordered by index; NaN is larger than all numbers. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -346,6 +347,7 @@ static void nth_split(mf_split *s)
 
 const mf_op mf_ops_topk[] = {
     { .name = "TopKV2",
+      .rows = mf_rows_first,
       .def = "(input:T, k:Tk) -> (values:T, indices:index_type) {sorted:bool=true, "
              "T:type in reals, Tk:type=int32 in [int16,int32,int64], "
              "index_type:type=int32 in [int16,int32,int64]}",

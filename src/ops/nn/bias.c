@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bias.c - adds a vector to every position of a feature map, and its gradient. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/elementwise.h"
@@ -236,6 +237,7 @@ static void sum_split(mf_split *s)
 
 const mf_op mf_ops_bias[] = {
     { .name = "BiasAdd",
+      .rows = mf_rows_first,
       .def = "(value:T, bias:T) -> (output:T) {T:type in numbers, data_format:string='NHWC' in "
              "['NHWC','NCHW']}",
       .flags = MF_OP_INPLACE,

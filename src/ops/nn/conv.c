@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
  * are computed in float. */
+#include "graph/rows.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
 #include "ops/nn/conv_run.h"
@@ -263,15 +264,15 @@ static mf_status conv_filter_grad(mf_grad *g)
 #define ATTRS_3D                                                                                   \
     "strides:list(int)>=5, padding:string in ['SAME','VALID'], data_format:string='NDHWC' in "     \
     "['NDHWC','NCDHW'], dilations:list(int)=[1,1,1,1,1]"
-#define CONV_OP(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                           \
+#define CONV_OP(ROWS, NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                     \
     {                                                                                              \
-        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .name = NAME, .rows = ROWS, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,      \
         .prepare = conv_prepare, .run = RUN, .split = mf_conv_split,                               \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_conv[] = {
-    CONV_OP("Conv2D",
+    CONV_OP(mf_rows_first, "Conv2D",
             "(input:T, filter:T) -> (output:T) {T:type in "
             "[half,bfloat16,float,double,int32], " ATTRS_2D,
             MF_OP_THEN, conv_infer, conv_run, conv_grad,
@@ -294,7 +295,7 @@ const mf_op mf_ops_conv[] = {
             "f32[1,5,5,3] f32[3,3,2,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[5,5,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[1,5,5,3] f32[3,3,3,4] ; strides=[1,0,1,1] padding='SAME' !fails"),
-    CONV_OP("Conv2DBackpropInput",
+    CONV_OP(mf_rows_last, "Conv2DBackpropInput",
             "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
             "float,double,int32], " ATTRS_2D,
             MF_OP_THEN, conv_backprop_infer, backprop_run, conv_input_grad,
@@ -309,7 +310,7 @@ const mf_op mf_ops_conv[] = {
             "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
-        "Conv2DBackpropFilter",
+        NULL, "Conv2DBackpropFilter",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
         0, conv_backprop_infer, backprop_run, conv_filter_grad,
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
@@ -323,7 +324,7 @@ const mf_op mf_ops_conv[] = {
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails",
         "f32[2,5,6,3] i32[3]{3,3,3} f32[2,5,6,5] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
-        "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", 0,
+        NULL, "Conv3D", "(input:T, filter:T) -> (output:T) {T:type in floats, " ATTRS_3D "}", 0,
         conv_infer, conv_run, conv_grad,
         "f32[1,3,4,5,2] f32[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f64[1,3,4,5,2] f64[2,2,2,2,3] ; strides=[1,2,1,2,1] padding='VALID'",
@@ -332,7 +333,7 @@ const mf_op mf_ops_conv[] = {
         "f16[1,3,4,5,2] f16[2,2,2,2,3] ; strides=[1,1,1,1,1] padding='SAME'",
         "f32[1,3,4,5,2] f32[2,2,2,3,3] ; strides=[1,1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
-        "Conv3DBackpropInputV2",
+        NULL, "Conv3DBackpropInputV2",
         "(input_sizes:Tshape, filter:T, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         ", Tshape:type=int32 in index}",
         0, conv_backprop_infer, backprop_run, conv_input_grad,
@@ -341,7 +342,7 @@ const mf_op mf_ops_conv[] = {
         "i32[5]{1,3,4,5,2} f32[2,2,2,2,3] f32[1,3,4,4,3] ; strides=[1,1,1,1,1] padding='SAME' "
         "!fails"),
     CONV_OP(
-        "Conv3DBackpropFilterV2",
+        NULL, "Conv3DBackpropFilterV2",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_3D
         "}",
         0, conv_backprop_infer, backprop_run, conv_filter_grad,

@@ -5,6 +5,7 @@
  * channel = channel * multiplier + m. Loops run over channels, so they vectorise if multiplier is
  * 1. */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "ops/control/grad_util.h"
 #include "ops/nn/window.h"
 #include "ops/nn/window_grad.h"
@@ -323,16 +324,17 @@ static mf_status depthwise_filter_grad(mf_grad *g)
     " {T:type in floats, strides:list(int), padding:string in ['SAME','VALID','EXPLICIT'], "       \
     "explicit_paddings:list(int)=[], data_format:string='NHWC' in ['NHWC','NCHW'], "               \
     "dilations:list(int)=[1,1,1,1]}"
-#define DEPTH_OP(NAME, DEF, INFER, GRAD, ...)                                                      \
+#define DEPTH_OP(ROWS, NAME, DEF, INFER, GRAD, ...)                                                \
     {                                                                                              \
-        .name = NAME, .def = DEF ATTRS, .infer = INFER, .grad = GRAD,                              \
+        .name = NAME, .rows = ROWS, .def = DEF ATTRS, .infer = INFER, .grad = GRAD,                \
         .prepare = depthwise_depth_prepare, .run = depthwise_depth_run, .split = mf_conv_split,    \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_depthwise[] = {
-    DEPTH_OP("DepthwiseConv2dNative", "(input:T, filter:T) -> (output:T)", depthwise_depth_infer,
-             depthwise_depth_grad, "f32[2,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
+    DEPTH_OP(mf_rows_first, "DepthwiseConv2dNative", "(input:T, filter:T) -> (output:T)",
+             depthwise_depth_infer, depthwise_depth_grad,
+             "f32[2,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
              "f32[1,5,6,3] f32[3,2,3,2] ; strides=[1,2,2,1] padding='VALID'",
              "f32[1,5,6,2] f32[3,3,2,1] ; strides=[1,1,1,1] padding='EXPLICIT' "
              "explicit_paddings=[0,0,1,2,0,1,0,0]",
@@ -343,14 +345,14 @@ const mf_op mf_ops_depthwise[] = {
              "f32[0,5,6,3] f32[3,3,3,1] ; strides=[1,1,1,1] padding='SAME'",
              "f32[3,9,8,4] f32[4,3,4,2] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "f32[1,5,6,3] f32[3,3,2,1] ; strides=[1,1,1,1] padding='SAME' !fails"),
-    DEPTH_OP("DepthwiseConv2dNativeBackpropInput",
+    DEPTH_OP(mf_rows_last, "DepthwiseConv2dNativeBackpropInput",
              "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T)",
              depthwise_backprop_infer, depthwise_input_grad,
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",
              "i32[4]{1,5,6,3} f64[3,2,3,2] f64[1,2,3,6] ; strides=[1,2,2,1] padding='VALID'",
              "i32[4]{3,8,6,4} f32[4,3,4,2] f32[3,4,3,8] ; strides=[1,2,2,1] padding='SAME' !nograd",
              "i32[4]{2,5,6,3} f32[3,3,3,1] f32[2,5,5,3] ; strides=[1,1,1,1] padding='SAME' !fails"),
-    DEPTH_OP("DepthwiseConv2dNativeBackpropFilter",
+    DEPTH_OP(NULL, "DepthwiseConv2dNativeBackpropFilter",
              "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T)",
              depthwise_backprop_infer, depthwise_filter_grad,
              "f32[2,5,6,3] i32[4]{3,3,3,1} f32[2,5,6,3] ; strides=[1,1,1,1] padding='SAME'",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loss.c - L2Loss, and InTopK. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/row_math.h"
@@ -152,6 +153,7 @@ const mf_op mf_ops_loss[] = {
       .samples = MF_SAMPLES("f32[4,6] i32[4]@0:6 ; k=2", "f32[4,6] i64[4]{0,7,-1,5} ; k=3",
                             "f32[0,6] i32[0] ; k=1", "f32[4,6] i32[3]@0:6 ; k=2 !fails") },
     { .name = "InTopKV2",
+      .rows = mf_rows_in_top_k,
       .def = "(predictions:float, targets:T, k:T) -> (precision:bool) {T:type=int32 in index}",
       .infer = top_infer,
       .grad = mf_grad_none,

@@ -3,6 +3,7 @@
  *   y[c] = x[c] / norm[c]^beta,   norm[c] = bias + alpha * sum of x^2 over c - radius .. c + radius
  */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/row_math.h"
@@ -178,6 +179,7 @@ static void lrn_split(mf_split *s)
 
 const mf_op mf_ops_lrn[] = {
     { .name = "LRN",
+      .rows = mf_rows_first,
       .def = "(input:T) -> (output:T)" ATTRS,
       .infer = lrn_infer,
       .grad = lrn_grad,

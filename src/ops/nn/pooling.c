@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* pooling.c - maximum and average pooling, and their gradients. */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "ops/array/strided_copy.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
@@ -437,19 +438,20 @@ static mf_status pooling_avg_grad_grad(mf_grad *g)
 #define FORMAT3 "data_format:string='NHWC' in ['NHWC','NCHW','NCHW_VECT_C']"
 #define MAX_TYPES                                                                                  \
     "T:type=float in [half,bfloat16,float,double,int32,int64,uint8,int16,int8,uint16,qint8]"
-#define POOL_OP(NAME, DEF, INFER, RUN, GRAD, ...)                                                  \
-    POOL_OP_FLAGS(NAME, DEF, 0, INFER, RUN, GRAD, __VA_ARGS__)
-#define POOL_OP_FLAGS(NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                                     \
+#define POOL_OP(ROWS, NAME, DEF, INFER, RUN, GRAD, ...)                                            \
+    POOL_OP_FLAGS(ROWS, NAME, DEF, 0, INFER, RUN, GRAD, __VA_ARGS__)
+#define POOL_OP_FLAGS(ROWS, NAME, DEF, FLAGS, INFER, RUN, GRAD, ...)                               \
     {                                                                                              \
-        .name = NAME, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,                    \
+        .name = NAME, .rows = ROWS, .def = DEF, .flags = FLAGS, .infer = INFER, .grad = GRAD,      \
         .prepare = pooling_pool_prepare, .run = RUN, .split = mf_pool_split,                       \
         .samples = MF_SAMPLES(__VA_ARGS__)                                                         \
     }
 
 const mf_op mf_ops_pool[] = {
     POOL_OP(
-        "MaxPool", "(input:T) -> (output:T) {" MAX_TYPES ", " WINDOW PAD3 FORMAT3 "}",
-        pooling_pool_infer, pooling_pool_run, pooling_max_grad,
+        mf_rows_first, "MaxPool",
+        "(input:T) -> (output:T) {" MAX_TYPES ", " WINDOW PAD3 FORMAT3 "}", pooling_pool_infer,
+        pooling_pool_run, pooling_max_grad,
         "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
         "f32[1,5,6,70] ; ksize=[1,3,2,1] strides=[1,1,1,1] padding='SAME' !nograd",
@@ -467,13 +469,13 @@ const mf_op mf_ops_pool[] = {
         "f32[4,4,2] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
         "f32[1,4,4,2] ; ksize=[2,2,2,1] strides=[1,2,2,1] padding='VALID' !fails",
         "f32[1,4,4,2] ; ksize=[1,0,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
-    POOL_OP("MaxPoolV2",
+    POOL_OP(NULL, "MaxPoolV2",
             "(input:T, ksize:int32, strides:int32) -> (output:T) {" MAX_TYPES ", " PAD2 FORMAT3 "}",
             pooling_pool_infer, pooling_pool_run, pooling_max_grad,
             "f32[2,5,6,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; padding='VALID'",
             "f64[1,5,6,3] i32[4]{1,3,3,1} i32[4]{1,2,2,1} ; padding='SAME'",
             "f32[1,5,6,3] i32[4]{1,3,3,1} i32[3]{1,2,2} ; padding='SAME' !fails"),
-    POOL_OP_FLAGS("MaxPoolGrad",
+    POOL_OP_FLAGS(mf_rows_all, "MaxPoolGrad",
                   "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD3 FORMAT2
                   ", T:type=float in reals}",
                   MF_OP_THEN, pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
@@ -497,7 +499,7 @@ const mf_op mf_ops_pool[] = {
                   "padding='VALID' _pad=[1,1,1,0] _crop=[1,0,2,0] !nograd !notf",
                   "f32[1,4,6,3]~ f32[1,4,3,3]~ f32[1,4,3,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
                   "padding='VALID' _pad=[1,1,1,0] _crop=[1,4,2,0] !fails !notf"),
-    POOL_OP("MaxPoolGradV2",
+    POOL_OP(NULL, "MaxPoolGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type=float in reals}",
             pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
@@ -505,7 +507,7 @@ const mf_op mf_ops_pool[] = {
             "padding='VALID'",
             "f64[1,5,5,3]~ f64[1,3,3,3]~ f64[1,3,3,3] i32[4]{1,3,3,1} i32[4]{1,2,2,1} ; "
             "padding='SAME'"),
-    POOL_OP("MaxPoolGradGrad",
+    POOL_OP(NULL, "MaxPoolGradGrad",
             "(orig_input:T, orig_output:T, grad:T) -> (output:T) {" WINDOW PAD2 FORMAT2
             ", T:type in reals}",
             pooling_grad_infer, pooling_max_grad_run, pooling_max_grad_grad,
@@ -513,13 +515,13 @@ const mf_op mf_ops_pool[] = {
             "padding='VALID' !notf",
             "f32[1,7,6,3]~ f32[1,7,3,3]~ f32[1,7,6,3] ; ksize=[1,3,3,1] strides=[1,1,2,1] "
             "padding='SAME' !nograd !notf"),
-    POOL_OP("MaxPoolGradGradV2",
+    POOL_OP(NULL, "MaxPoolGradGradV2",
             "(orig_input:T, orig_output:T, grad:T, ksize:int32, strides:int32) -> (output:T) {" PAD2
                 FORMAT2 ", T:type in reals}",
             pooling_grad_infer, pooling_max_grad_run, mf_grad_missing,
             "f32[2,4,6,3]~ f32[2,2,3,3]~ f32[2,4,6,3] i32[4]{1,2,2,1} i32[4]{1,2,2,1} ; "
             "padding='VALID' !nograd !notf"),
-    POOL_OP("MaxPoolWithArgmax",
+    POOL_OP(NULL, "MaxPoolWithArgmax",
             "(input:T) -> (output:T, argmax:Targmax) {" WINDOW "Targmax:type=int64 in index, " PAD2
             "include_batch_in_index:bool=false, T:type in reals}",
             pooling_pool_infer, pooling_pool_run, argmax_grad,
@@ -529,7 +531,7 @@ const mf_op mf_ops_pool[] = {
             "f32[1,2,2,1] ; ksize=[1,2,2,1] strides=[1,1,1,1] padding='VALID' _pad=[9,0,9,0] "
             "!fails !notf",
             "f32[0,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID' !fails"),
-    POOL_OP("MaxPoolGradWithArgmax",
+    POOL_OP(NULL, "MaxPoolGradWithArgmax",
             "(input:T, grad:T, argmax:Targmax) -> (output:T) {" WINDOW PAD2
             "include_batch_in_index:bool=false, Targmax:type in index, T:type in reals}",
             pooling_grad_infer, argmax_grad_run, mf_grad_missing,
@@ -538,8 +540,9 @@ const mf_op mf_ops_pool[] = {
             "f32[1,4,4,1]~ f32[1,2,2,1] i64[1,2,2,1]{0,1,2,16} ; ksize=[1,2,2,1] strides=[1,2,2,1] "
             "padding='VALID' !fails !notf"),
     POOL_OP(
-        "AvgPool", "(value:T) -> (output:T) {" WINDOW PAD2 FORMAT2 ", T:type in floats}",
-        pooling_pool_infer, pooling_pool_run, pooling_avg_grad,
+        mf_rows_first, "AvgPool",
+        "(value:T) -> (output:T) {" WINDOW PAD2 FORMAT2 ", T:type in floats}", pooling_pool_infer,
+        pooling_pool_run, pooling_avg_grad,
         "f32[2,5,6,3] ; ksize=[1,2,2,1] strides=[1,2,2,1] padding='VALID'",
         "f32[1,5,6,3] ; ksize=[1,3,3,1] strides=[1,2,2,1] padding='SAME'",
         "f32[2,3,5,6] ; ksize=[1,1,2,2] strides=[1,1,2,2] padding='VALID' data_format='NCHW' !notf",
@@ -550,7 +553,7 @@ const mf_op mf_ops_pool[] = {
         "f32[2,8,9,3] ; ksize=[1,4,3,1] strides=[1,2,1,1] padding='SAME' !nograd",
         "f32[1,4,4,2] ; ksize=[1,1,1,2] strides=[1,1,1,2] padding='VALID' !fails"),
     POOL_OP(
-        "AvgPoolGrad",
+        mf_rows_last, "AvgPoolGrad",
         "(orig_input_shape:int32, grad:T) -> (output:T) {" WINDOW PAD2 FORMAT2
         ", T:type in floats}",
         avg_grad_infer, pooling_avg_grad_run, pooling_avg_grad_grad,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* softmax.c - softmax over the last dimension, its logarithm, and the two cross entropies. */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/row_math.h"
@@ -379,6 +380,7 @@ static void sparse_split(mf_split *s)
 
 const mf_op mf_ops_softmax[] = {
     { .name = "Softmax",
+      .rows = mf_rows_first,
       .def = "(logits:T) -> (softmax:T) {T:type in floats}",
       .flags = MF_OP_INPLACE,
       .infer = softmax_softmax_infer,
@@ -388,6 +390,7 @@ const mf_op mf_ops_softmax[] = {
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[3,0]", "f32[4,1]", "f32[] !fails") },
     { .name = "LogSoftmax",
+      .rows = mf_rows_first,
       .def = "(logits:T) -> (logsoftmax:T) {T:type in floats}",
       .flags = MF_OP_INPLACE,
       .infer = softmax_softmax_infer,
@@ -397,6 +400,7 @@ const mf_op mf_ops_softmax[] = {
       .samples = MF_SAMPLES("f32[3,5]", "f32[7]", "f32[2,3,37]@-40:60", "f64[2,9]", "f16[3,5]",
                             "bf16[3,20]", "f32[0,4]", "f32[] !fails") },
     { .name = "SoftmaxCrossEntropyWithLogits",
+      .rows = mf_rows_all,
       .def = "(features:T, labels:T) -> (loss:T, backprop:T) {T:type in floats}",
       .infer = xent_infer,
       .grad = xent_grad,
@@ -409,6 +413,7 @@ const mf_op mf_ops_softmax[] = {
           "f16[3,5] f16[3,5]@0:1~ !nograd", "bf16[3,5] bf16[3,5]@0:1~ !nograd", "f32[0,5] f32[0,5]",
           "f32[3,5] f32[2,5] !fails", "f32[5] f32[5] !fails") },
     { .name = "SparseSoftmaxCrossEntropyWithLogits",
+      .rows = mf_rows_all,
       .def = "(features:T, labels:Tlabels) -> (loss:T, backprop:T) {T:type in floats, "
              "Tlabels:type=int64 in index}",
       .infer = softmax_sparse_infer,

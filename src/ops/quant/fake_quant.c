@@ -2,6 +2,7 @@
 /* fake_quant.c - quantizes to a few bits and back: FakeQuantWithMinMax*. The limits are attributes,
  * two scalars, or a pair per channel (the last dimension). */
 #include "base/mem.h"
+#include "graph/rows.h"
 #include "ops/control/grad_util.h"
 
 #include <math.h>
@@ -259,38 +260,38 @@ static mf_status vars_grad(mf_grad *g)
 #define BITS "num_bits:int=8, narrow_range:bool=false}"
 #define ARGS "{min:float=-6, max:float=6, " BITS
 #define BACK "backprops_wrt_input:float, backprop_wrt_min:float, backprop_wrt_max:float"
-#define QUANT_OP(NAME, DEF, GRAD, RUN, ...)                                                        \
+#define QUANT_OP(ROWS, NAME, DEF, GRAD, RUN, ...)                                                  \
     {                                                                                              \
-        .name = NAME, .def = DEF, .infer = quant_infer, .grad = GRAD, .prepare = quant_prepare,    \
-        .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                                             \
+        .name = NAME, .rows = ROWS, .def = DEF, .infer = quant_infer, .grad = GRAD,                \
+        .prepare = quant_prepare, .run = RUN, .samples = MF_SAMPLES(__VA_ARGS__)                   \
     }
 
 const mf_op mf_ops_fake_quant[] = {
-    QUANT_OP("FakeQuantWithMinMaxArgs", "(inputs:float) -> (outputs:float) " ARGS, args_grad,
+    QUANT_OP(NULL, "FakeQuantWithMinMaxArgs", "(inputs:float) -> (outputs:float) " ARGS, args_grad,
              quant_run, "f32[3,5]@-8:8 !nograd", "f32[7]@-2:2 ; min=-0.3 max=1.2 !nograd",
              "f32[4] ; num_bits=2 narrow_range=true !nograd", "f32[0]",
              "f32[20000]@-8:8 !nograd !notf", "f32[3] ; num_bits=1 !fails",
              "f32[3] ; min=1 max=1 !fails"),
-    QUANT_OP("FakeQuantWithMinMaxArgsGradient",
+    QUANT_OP(NULL, "FakeQuantWithMinMaxArgsGradient",
              "(gradients:float, inputs:float) -> (backprops:float) " ARGS, mf_grad_missing,
              quant_grad_run, "f32[3,5] f32[3,5]@-8:8 !nograd",
              "f32[7] f32[7] ; min=-0.3 max=1.2 !nograd", "f32[7] f32[6] !fails"),
-    QUANT_OP("FakeQuantWithMinMaxVars",
+    QUANT_OP(mf_rows_first, "FakeQuantWithMinMaxVars",
              "(inputs:float, min:float, max:float) -> (outputs:float) {" BITS, vars_grad, quant_run,
              "f32[3,5]@-3:3 f32[]{-1} f32[]{2} !nograd", "f32[4] f32[]{0} f32[]{0} !nograd",
              "f32[7]@-3:3 f32[]{0.5} f32[]{2} ; num_bits=4 narrow_range=true !nograd",
              "f32[3] f32[1]{0} f32[1]{1} !fails"),
-    QUANT_OP("FakeQuantWithMinMaxVarsGradient",
+    QUANT_OP(NULL, "FakeQuantWithMinMaxVarsGradient",
              "(gradients:float, inputs:float, min:float, max:float) -> (" BACK ") {" BITS,
              mf_grad_missing, quant_grad_run, "f32[3,5] f32[3,5]@-3:3 f32[]{-1} f32[]{2} !nograd",
              "f32[4] f32[4] f32[]{0} f32[]{0} !nograd"),
-    QUANT_OP("FakeQuantWithMinMaxVarsPerChannel",
+    QUANT_OP(NULL, "FakeQuantWithMinMaxVarsPerChannel",
              "(inputs:float, min:float, max:float) -> (outputs:float) {" BITS, vars_grad, quant_run,
              "f32[3,2]@-3:3 f32[2]{-1,0} f32[2]{2,1} !nograd",
              "f32[2] f32[2]{-1,0} f32[2]{2,0} !nograd",
              "f32[2,2,3] f32[3]{-1,-1,-1} f32[3]{1,1,1} ; num_bits=3 !nograd",
              "f32[3,2] f32[3]@-2:-1 f32[3]@1:2 !fails"),
-    QUANT_OP("FakeQuantWithMinMaxVarsPerChannelGradient",
+    QUANT_OP(NULL, "FakeQuantWithMinMaxVarsPerChannelGradient",
              "(gradients:float, inputs:float, min:float, max:float) -> (" BACK ") {" BITS,
              mf_grad_missing, quant_grad_run,
              "f32[3,2] f32[3,2]@-3:3 f32[2]{-1,0} f32[2]{2,1} !nograd"),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sample_uniform.c - the op _SampleUniform: random numbers of the samples of a batch (for dropout);
  * a sample's numbers do not depend on how the batch is split into shards. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/random/random_util.h"
 
@@ -82,6 +83,7 @@ static void uniform_split(mf_split *s)
  */
 const mf_op mf_op_sample_uniform = {
     .name = "_SampleUniform",
+    .rows = mf_rows_first,
     .def = "(like:T, clock:int64) -> (output:float) {T:type, stream:int, offset:int=0}",
     .infer = uniform_infer,
     .grad = mf_grad_none,

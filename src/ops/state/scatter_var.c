@@ -2,6 +2,7 @@
 /* scatter_var.c - reads and updates parts of variables: rows by index (Scatter*, ResourceGather),
  * rows by tuples of indices (ScatterNd*), strided slices. References and resources share kernels;
  * the loops are those of the ops on plain tensors. */
+#include "graph/rows.h"
 #include "graph/split.h"
 #include "ops/array/array_util.h"
 #include "ops/array/scatter.h"
@@ -397,6 +398,7 @@ const mf_op mf_ops_scatter_var[] = {
            " is_stateful",
            slice_prepare, scatter_var_slice_run, SLICE_SAMPLES),
     { .name = "ResourceGather",
+      .rows = mf_rows_lookup,
       .def = "(resource:resource, indices:Tindices) -> (output:dtype) {batch_dims:int=0, "
              "validate_indices:bool=true, dtype:type, Tindices:type in index} is_stateful",
       .infer = scatter_var_gather_infer,

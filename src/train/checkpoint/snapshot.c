@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* snapshot.c - the contents of a checkpoint: in memory, to a bundle, and back. */
 #include "base/host_state.h"
+#include "base/log.h"
 #include "formats/bundle.h"
 #include "formats/tensors.h"
 #include "graph/op.h"
@@ -88,7 +89,7 @@ mf_status mf_snapshot_take(mf_trainer *t, mf_snapshot **out)
         return MF_NOMEM("a snapshot");
     s->step = t->step;
     s->of_trainer = true;
-    s->numerics = t->numerics;
+    s->numerics = mf_numerics_class(t->bf16);
     memcpy(s->run, t->run, sizeof s->run);
     s->fields[EPOCH] = t->epoch;
     s->fields[FIRST] = t->first;
@@ -407,6 +408,29 @@ static mf_status snapshot_check_run(const mf_trainer *t, mf_tensors *file, const
     return st;
 }
 
+/* A training may continue in another class. The steps after this one then have other bits than an
+ * uninterrupted training. */
+static mf_status report_numerics(const mf_trainer *t, mf_tensors *file, const char *prefix)
+{
+    const int64_t at = mf_tensors_find(file, numerics_name);
+    const char *own = mf_numerics_class(t->bf16);
+    mf_tensor value = { 0 };
+
+    if (at < 0)
+        return MF_OK;
+    MF_TRY(mf_tensors_read(file, at, &value));
+    if (value.dtype == MF_DTYPE_STRING && value.count == 1) {
+        const mf_string s = ((const mf_string *)value.data)[0];
+
+        if (s.len != strlen(own) || memcmp(s.data, own, s.len) != 0)
+            MF_WARN("%s was computed as numerics class '%.*s' and continues as '%s': from here on, "
+                    "the bits differ from those of an uninterrupted training",
+                    prefix, s.len < 200 ? (int)s.len : 200, s.data, own);
+    }
+    mf_tensor_clear(&value);
+    return MF_OK;
+}
+
 static mf_status read_fields(mf_trainer *t, mf_tensors *file, const char *prefix, int64_t *fields)
 {
     bool found[N_FIELDS];
@@ -504,6 +528,8 @@ static mf_status snapshot_restore(mf_trainer *t, const char *prefix, bool partly
 
     if (st == MF_OK && !partly)
         st = snapshot_check_run(t, file, prefix);
+    if (st == MF_OK && !partly)
+        st = report_numerics(t, file, prefix);
     if (st == MF_OK && !partly)
         st = read_fields(t, file, prefix, fields);
     if (st == MF_OK)

@@ -209,7 +209,7 @@ static mf_status trainer_start(mf_trainer *t)
 
     MF_TRY(mf_precision_parse(t->options.precision, t->arena, &precision));
     t->stored = precision.stored;
-    t->numerics = mf_numerics_class(precision.compute == MF_DTYPE_BF16);
+    t->bf16 = precision.compute == MF_DTYPE_BF16;
     MF_TRY(mf_step_graph_init(&t->graph, t->model, &t->options,
                               mf_dist_can(t->dist, MF_DIST_PULLS_WEIGHTS) ? MF_STEP_PULLS
                                                                           : MF_STEP_UPDATES));

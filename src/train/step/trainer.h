@@ -75,7 +75,7 @@ struct mf_trainer {
     mf_session *session;
     mf_train_var *trained;
     int64_t n_trained;
-    const char *numerics; /* class of its bits, see mf_numerics_class() */
+    bool bf16; /* its matrix products take bfloat16 */
     mf_dtype stored; /* of weights in checkpoints: see ckpt_dtype.h */
     mf_names step_names, eval_names, predict_names;
     int64_t step; /* steps done */

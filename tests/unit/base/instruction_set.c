@@ -77,6 +77,33 @@ MF_TEST(instruction_set_of_the_environment_that_is_unknown_fails_the_first_sessi
     mf_graph_free(g);
 }
 
+MF_TEST(instruction_set_can_be_lowered_to_the_bits_of_another_task)
+{
+    for (int bits = MF_ISA_COUNT - 1; bits >= 0; bits--) {
+        if (mf_isa_bits((mf_isa)bits) != (mf_isa)bits)
+            continue;
+        T_TRUE(mf_isa_chosen() <= mf_isa_best());
+        mf_isa_lower((mf_isa)bits);
+        T_TRUE(mf_isa_is_available(mf_isa_limit()));
+        T_TRUE(mf_isa_bits(mf_isa_limit()) <= (mf_isa)bits);
+        T_EQ(mf_isa_chosen(), mf_isa_limit());
+    }
+    if (mf_isa_is_available(MF_ISA_AVX512)) /* the best of those with the bits of the baseline */
+        T_EQ(mf_isa_limit(), MF_ISA_AVX512);
+}
+
+MF_TEST(numerics_class_of_float32_is_one_and_of_bfloat16_that_of_the_bits)
+{
+    for (int i = 0; i < MF_ISA_COUNT; i++) {
+        const mf_isa isa = (mf_isa)i;
+
+        T_STREQ(mf_numerics_class_of(isa, false), mf_numerics_class_of(MF_ISA_BASE, false));
+        T_STREQ(mf_numerics_class_of(isa, true), mf_numerics_class_of(mf_isa_bits(isa), true));
+        T_EQ(strcmp(mf_numerics_class_of(isa, true), mf_numerics_class_of(isa, false)) == 0,
+             mf_isa_bits(isa) == MF_ISA_BASE);
+    }
+}
+
 MF_TEST(instruction_set_chooses_the_record_of_an_op)
 {
     const mf_op *op = mf_op_find("Add");
