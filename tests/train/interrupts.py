@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import time
 
 import chaos
@@ -182,6 +183,16 @@ def a_server_that_waits_for_another_one_ends_when_it_is_interrupted(b):
     os.kill(pids["worker 0"], signal.SIGKILL)
     b.launcher.send_signal(signal.SIGINT)
     check_ends(b)
+
+
+@test
+def tasks_of_a_launcher_in_the_background_do_not_ignore_interrupts(b):
+    """Shells start background jobs so that they ignore SIGINT."""
+    for number in signal.SIGINT, signal.SIGTERM:
+        r = subprocess.run([b.program, "launch", "--", "sh", "-c", "kill -%d $$; echo continues" % number], env=b.env,
+                           preexec_fn=lambda: signal.signal(number, signal.SIG_IGN), capture_output=True, text=True,
+                           timeout=60)
+        check(r.returncode == 128 + number and "continues" not in r.stdout, "%d: %s" % (r.returncode, r.stdout + r.stderr))
 
 
 @test
