@@ -78,12 +78,15 @@ def launch(b, *more, **tasks):
 
 @test
 def a_server_that_several_masters_interrupt_serves_on(b):
-    launch(b, workers=1, ps=1, restarts=0)
-    pid = b.pids()["ps 0"]
-    for _ in range(3):
-        interrupt_as_a_master(pid)
+    launch(b, workers=1, ps=2, restarts=0)
+    pids = b.pids()
+    os.kill(pids["ps 1"], signal.SIGINT)
+    await_interrupt(pids["ps 1"])
+    for name in "ps 0", "ps 1":
+        for _ in range(2):
+            interrupt_as_a_master(pids[name])
     b.await_step(b.commits.best + 20)
-    check(b.pids()["ps 0"] == pid and "is lost" not in b.said(), b.said())
+    check(b.pids() == pids and "is lost" not in b.said(), b.said())
     os.kill(b.pids()["worker 0"], signal.SIGINT)
     check_stops(b)
 
