@@ -13,12 +13,13 @@ static mf_strategy *volatile signal_strategy; /* SIGTERM leaves it; NULL: there 
 static volatile sig_atomic_t signal_by_master, signal_int, signal_term; /* was received */
 
 /* Every master that supervises this task interrupts it, with sigqueue(): a master that takes the
- * task over may be the second. Only the first time counts. */
+ * task over may be the second. That is no second signal of a person. */
 static bool is_repeated(const siginfo_t *info)
 {
-    const bool again = info->si_code == SI_QUEUE && signal_by_master;
+    const bool by_master = info->si_code == SI_QUEUE;
+    const bool again = by_master && (signal_by_master || signal_int);
 
-    signal_by_master |= info->si_code == SI_QUEUE;
+    signal_by_master |= by_master;
     return again;
 }
 

@@ -190,6 +190,8 @@ static _Noreturn void launch_start_become(const mf_launch *l, const launch_start
         _exit(1);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)signal(SIGXFSZ, SIG_DFL);
+    (void)signal(SIGINT, SIG_DFL); /* ignored in background jobs of a shell */
+    (void)signal(SIGTERM, SIG_DFL);
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (dup2(e->in, 0) >= 0 && dup2(e->out, 1) >= 0 && dup2(e->err, 2) >= 0)

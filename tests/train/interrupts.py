@@ -12,6 +12,7 @@ import ctypes
 import json
 import os
 import signal
+import subprocess
 import time
 
 import chaos
@@ -77,12 +78,15 @@ def launch(b, *more, **tasks):
 
 @test
 def a_server_that_several_masters_interrupt_serves_on(b):
-    launch(b, workers=1, ps=1, restarts=0)
-    pid = b.pids()["ps 0"]
-    for _ in range(3):
-        interrupt_as_a_master(pid)
+    launch(b, workers=1, ps=2, restarts=0)
+    pids = b.pids()
+    os.kill(pids["ps 1"], signal.SIGINT)
+    await_interrupt(pids["ps 1"])
+    for name in "ps 0", "ps 1":
+        for _ in range(2):
+            interrupt_as_a_master(pids[name])
     b.await_step(b.commits.best + 20)
-    check(b.pids()["ps 0"] == pid and "is lost" not in b.said(), b.said())
+    check(b.pids() == pids and "is lost" not in b.said(), b.said())
     os.kill(b.pids()["worker 0"], signal.SIGINT)
     check_stops(b)
 
@@ -182,6 +186,16 @@ def a_server_that_waits_for_another_one_ends_when_it_is_interrupted(b):
     os.kill(pids["worker 0"], signal.SIGKILL)
     b.launcher.send_signal(signal.SIGINT)
     check_ends(b)
+
+
+@test
+def tasks_of_a_launcher_in_the_background_do_not_ignore_interrupts(b):
+    """Shells start background jobs so that they ignore SIGINT."""
+    for number in signal.SIGINT, signal.SIGTERM:
+        r = subprocess.run([b.program, "launch", "--", "sh", "-c", "kill -%d $$; echo continues" % number], env=b.env,
+                           preexec_fn=lambda: signal.signal(number, signal.SIG_IGN), capture_output=True, text=True,
+                           timeout=60)
+        check(r.returncode == 128 + number and "continues" not in r.stdout, "%d: %s" % (r.returncode, r.stdout + r.stderr))
 
 
 @test

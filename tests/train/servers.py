@@ -67,7 +67,7 @@ def any_weight_partitioning_gives_the_same_bits(b):
             got = b.served(2, 3, "--strategy", "parameter_server partition=" + rule, "--out", out, **kind)
             check(got["weights_sha256"] == want, "%s, %s: other bits" % (kind, rule))
             b.run([b.program, "ckpt", "verify", out])
-    for wrong, said in (("thirds", "partition is even, whole"), ("fixed", "go together"), ("whole shards=2", "go together"),
+    for wrong, said in (("thirds", "partition is even, whole"), ("fixed", "belong together"), ("whole shards=2", "belong together"),
                         ("whole max_shards=2", "partition=min_size"), ("even place=by_size", "partition=whole"),
                         ("whole place=here", "round_robin or by_size")):
         _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=" + wrong, steps=2)), code=None)
