@@ -8,7 +8,7 @@ set(DEPS_PKGS libprotobuf-c libisal zlib libzip sleef libpcre2-8 libpng libjpeg 
 
 # DEPS_LIBS: what `pkg-config --static --libs meshflow` adds for users of libmeshflow.a. Only names,
 # not the packages: those would bring what their own static libraries need, which is not installed.
-set(DEPS_LIBS "-ldnnl -lgomp -lpthread -lm")
+set(DEPS_LIBS "-lpthread -lm")
 foreach(pkg ${DEPS_PKGS})
     string(MAKE_C_IDENTIFIER ${pkg} id)
     pkg_check_modules(${id} REQUIRED IMPORTED_TARGET ${pkg})
@@ -18,15 +18,10 @@ foreach(pkg ${DEPS_PKGS})
     string(PREPEND DEPS_LIBS "${names} ")
 endforeach()
 
-find_path(DNNL_INCLUDE dnnl.h REQUIRED)
-find_library(DNNL_LIBRARY dnnl REQUIRED)
-
-# gomp: oneDNN's thread pool, which we set to one thread.
 add_library(meshflow_deps INTERFACE)
-target_include_directories(meshflow_deps SYSTEM INTERFACE ${DNNL_INCLUDE})
 target_link_options(meshflow_deps INTERFACE -Wl,--as-needed)
 target_link_libraries(meshflow_deps INTERFACE
-    ${DEPS_TARGETS} ${DNNL_LIBRARY} gomp Threads::Threads m)
+    ${DEPS_TARGETS} Threads::Threads m)
 
 # What only our programs need, not who links the library.
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)

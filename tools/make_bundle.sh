@@ -17,8 +17,7 @@ set -euo pipefail
 HOST="libc libm libmvec libpthread libdl librt libresolv libutil libanl"
 CLUSTER="libmpi libmpich libucp libucs"
 BUNDLED="libprotobuf-c libisal libz libzip libbz2 libzstd liblzma libsleef libpcre2-8 libpng16 libjpeg libnettle
-    libhogweed libgmp libgnutls libtasn1 libp11-kit libffi libidn2 libunistring libjansson libdnnl libOpenCL
-    libgomp libgcc_s libstdc++ libhwloc libudev libcap libevent_core libevent_extra libevent_core-2.1
+    libhogweed libgmp libgnutls libtasn1 libp11-kit libffi libidn2 libunistring libjansson libgcc_s libstdc++ libhwloc libudev libcap libevent_core libevent_extra libevent_core-2.1
     libevent_extra-2.1 libgrpc libgpr libupb libaddress_sorting libabsl_* libre2 libcares libssl libcrypto
     libcurl libnghttp2 librtmp libssh2 libpsl libgssapi_krb5 libkrb5 libk5crypto libkrb5support libcom_err
     libkeyutils libldap-2.5 liblber-2.5 libsasl2 libbrotlidec libbrotlicommon"

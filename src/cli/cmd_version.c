@@ -6,7 +6,6 @@
 
 #include <meshflow/version.h>
 
-#include <dnnl.h>
 #include <protobuf-c/protobuf-c.h>
 #include <sleef.h>
 #include <zip.h>
@@ -19,8 +18,6 @@
 
 void mf_cli_version(mf_buf *out)
 {
-    const dnnl_version_t *dnnl = dnnl_version();
-
     mf_buf_printf(out, "meshflow %s\n", mf_version());
     mf_buf_printf(out, "built by %s, %s%s%s\n", COMPILER, MF_BUILD,
                   MF_SANITIZERS[0] ? ", sanitizers: " : "", MF_SANITIZERS);
@@ -28,9 +25,9 @@ void mf_cli_version(mf_buf *out)
                   mf_isa_name(mf_isa_limit()), mf_usable_cores());
     mf_buf_printf(out, "numerics class: %s; of bf16: %s\n", mf_numerics_class(false),
                   mf_numerics_class(true));
-    mf_buf_printf(out, "oneDNN %d.%d.%d, SLEEF %d.%d.%d, protobuf-c %s, libzip %s\n", dnnl->major,
-                  dnnl->minor, dnnl->patch, SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR,
-                  SLEEF_VERSION_PATCHLEVEL, protobuf_c_version(), zip_libzip_version());
+    mf_buf_printf(out, "SLEEF %d.%d.%d, protobuf-c %s, libzip %s\n", SLEEF_VERSION_MAJOR,
+                  SLEEF_VERSION_MINOR, SLEEF_VERSION_PATCHLEVEL, protobuf_c_version(),
+                  zip_libzip_version());
 }
 
 static mf_status version_run(mf_args *args)

@@ -85,7 +85,7 @@ ok "help of a group" "graph optimize" -- help graph
 ok "help of a command" "--fetch NODE:PORT" "examples:" -- graph run --help
 ok "a man page" ".TH MESHFLOW-GRAPH-RUN 1" -- help graph run --man
 wrong "help of nothing" "there is no command 'nothing'" -- help nothing
-ok "--version" "meshflow 0." "oneDNN" -- --version
+ok "--version" "meshflow 0." "SLEEF" -- --version
 ok "version" "protobuf-c" -- version
 mkdir man
 ok "man pages into a directory" -- help --man-dir man

@@ -6,7 +6,6 @@
  * time, so they are one class. Dot-product instructions for bfloat16 round differently: a set with
  * them is a class of its own for matrix products of bfloat16. Other than that, libraries count. */
 #include "graph/op.h"
-#include "ops/dnnl/dnnl_util.h"
 
 #include <pthread.h>
 #include <sleef.h>
@@ -16,15 +15,12 @@ static char text[MF_ISA_COUNT][160];
 
 static void numerics_make_text(void)
 {
-    const dnnl_version_t *v = dnnl_version();
-
     for (int i = 0; i < MF_ISA_COUNT; i++) {
         const mf_isa bits = mf_isa_bits((mf_isa)i);
 
-        (void)snprintf(text[i], sizeof text[i], "fma%s%s sleef-%d.%d.%d onednn-%d.%d.%d isa-0x%x",
+        (void)snprintf(text[i], sizeof text[i], "fma%s%s sleef-%d.%d.%d",
                        bits == MF_ISA_BASE ? "" : "+", bits == MF_ISA_BASE ? "" : mf_isa_name(bits),
-                       SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR, SLEEF_VERSION_PATCHLEVEL, v->major,
-                       v->minor, v->patch, (unsigned)dnnl_get_effective_cpu_isa());
+                       SLEEF_VERSION_MAJOR, SLEEF_VERSION_MINOR, SLEEF_VERSION_PATCHLEVEL);
     }
 }
 
