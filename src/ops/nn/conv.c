@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions over two and three spatial dimensions and their gradients. 16-bit floats
- * are computed in float. */
+ * are computed in float, or bfloat16 by its own instructions. */
 #include "graph/rows.h"
 #include "ops/control/grad_util.h"
 #include "ops/math/fused.h"
@@ -164,18 +164,22 @@ static mf_status conv_init(const conv_state *s, mf_conv_kind kind, const mf_shap
 static mf_status conv_run_wide(mf_kernel *k, const mf_conv *c, const mf_tensor *const operand[3],
                                int result, mf_tensor *out)
 {
+    const bool halves = out->dtype == MF_DTYPE_BF16 && mf_conv_reads_bf16(c);
     const conv_state *s = k->state;
     mf_tensor wide[3] = { { 0 } };
     mf_status st = MF_OK;
 
     for (int i = 0; i < 3; i++) {
-        if (i == result)
+        if (halves && !(i == result && c->kind == MF_CONV_FILTER))
+            mf_tensor_set(&wide[i], i == result ? out : operand[i]);
+        else if (i == result)
             MF_TRY_TO(done, mf_widen_out(out, &wide[i]));
         else
             MF_TRY_TO(done, mf_widen(k, operand[i], &wide[i]));
     }
     MF_TRY_TO(done, mf_conv_run(k, c, s->shards, &wide[0], &wide[1], &wide[2]));
-    mf_narrow(k, &wide[result], out);
+    if (wide[result].dtype != out->dtype)
+        mf_narrow(k, &wide[result], out);
 done:
     for (int i = 0; i < 3; i++)
         mf_tensor_clear(&wide[i]);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv_direct.c - convolutions and input gradients by blocks of registers (conv_tiles.h).
+ * A cell of the image is one float, or two channels of bfloat16.
  *
  * The filter is packed first: for each block of result channels one row of vectors per cell of the
  * window, in the order in which positions read their cells. Pieces are rows of positions. */
@@ -23,17 +24,22 @@ typedef struct direct_job {
     const mf_kernel *k;
     const mf_conv *conv;
     const mf_conv_tiles *tiles;
-    mf_correlation c;
+    bool halves; /* bfloat16 */
+    mf_correlation c; /* its channels are cells */
     mf_conv_section section;
     mf_tap_run *runs;
     int n_runs;
     int64_t cells; /* of all runs: what a position reads */
-    int64_t in_group, out_group; /* channels of a group that are read and written */
+    int64_t in_channels, in_group, out_group; /* of a group: channels and cells that are read,
+                                                 channels that are written */
     int64_t blocks, vectors; /* blocks of result channels in a group; vectors in all of them */
     const mf_epilogue *then; /* for rows of the result, if one correlation computes them */
-    const float *in, *filter, *w; /* w: packed */
+    const char *in;
+    const void *filter;
+    const float *w; /* the packed filter: cells */
     int64_t w_step; /* > 0: the filter is used in place, with this stride of cells */
-    float *out;
+    char *out;
+    int64_t out_bytes; /* of an element */
     int64_t out_image; /* elements of a result image */
     int64_t rows, per_piece; /* of positions, in all images */
     atomic_int status;
@@ -92,12 +98,33 @@ static void direct_pack_channels(const direct_job *j, const float *tap, int64_t 
     }
 }
 
+/* The same for pairs of bfloat16 channels; without groups. */
+static void pack_pairs(const direct_job *j, const uint16_t *tap, int64_t at, int64_t n,
+                       int64_t width, float *to)
+{
+    const int64_t all = j->conv->out_channels;
+    const int64_t read = j->c.transposed ? 1 : all, write = j->c.transposed ? all : 1;
+
+    for (int64_t i = 0; i < j->in_group; i++, to += width) {
+        const uint16_t *low = tap + 2 * i * read + at * write;
+        const bool pair = 2 * i + 1 < j->in_channels;
+
+        memset(to, 0, (size_t)width * sizeof(float));
+        for (int64_t v = 0; v < n; v++) {
+            const uint32_t cell =
+                low[v * write] | (pair ? (uint32_t)low[v * write + read] << 16 : 0);
+
+            memcpy(to + v, &cell, sizeof cell);
+        }
+    }
+}
+
 static void pack_tap(void *ctx, int64_t i)
 {
     const direct_job *j = ctx;
     const int64_t lanes = j->tiles->lanes;
-    const float *tap = j->filter + filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) *
-                                       j->conv->out_channels;
+    const int64_t tap = filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) *
+                        j->conv->out_channels;
     float *group_at = (float *)(uintptr_t)j->w;
 
     for (int64_t g = 0; g < j->conv->groups; g++, group_at += j->cells * j->vectors * lanes) {
@@ -105,8 +132,12 @@ static void pack_tap(void *ctx, int64_t i)
             const int64_t v = first_vector(j, b), width = (first_vector(j, b + 1) - v) * lanes;
             const int64_t at = v * lanes, n = j->out_group - at < width ? j->out_group - at : width;
 
-            direct_pack_channels(j, tap, g, at, n, width,
-                                 group_at + j->cells * at + i * j->in_group * width);
+            float *to = group_at + j->cells * at + i * j->in_group * width;
+
+            if (j->halves)
+                pack_pairs(j, (const uint16_t *)j->filter + tap, at, n, width, to);
+            else
+                direct_pack_channels(j, (const float *)j->filter + tap, g, at, n, width, to);
         }
     }
 }
@@ -114,7 +145,7 @@ static void pack_tap(void *ctx, int64_t i)
 /* Is the filter packed as it is? */
 static bool is_packed(const direct_job *j)
 {
-    return !j->c.transposed && j->conv->groups == 1 && j->blocks == 1 &&
+    return !j->halves && !j->c.transposed && j->conv->groups == 1 && j->blocks == 1 &&
            j->out_group == j->vectors * j->tiles->lanes;
 }
 
@@ -139,75 +170,84 @@ typedef struct direct_block {
     mf_conv_tile tile; /* runs, filter, strides */
 } direct_block;
 
-/* A tile whose last vector is only partly results. */
-static void run_edge_tile(const direct_block *b, mf_conv_tile *t, int rows)
+/* A tile whose results are not whole vectors, or not floats. */
+static void run_edge_tile(const direct_block *b, mf_conv_tile *t, int rows, char *out)
 {
     const int lanes = b->job->tiles->lanes;
+    const int64_t row = t->out_step * b->job->out_bytes, width = b->vectors * lanes;
+    const size_t bytes = (size_t)b->channels * sizeof(float);
     float edge[MF_CONV_ROWS * MF_CONV_VECTORS * 16];
-    float *const out = t->out;
-    const int64_t out_step = t->out_step;
 
     t->out = edge;
-    t->out_step = b->vectors * lanes;
+    t->out_step = width;
     for (int r = 0; t->add && r < rows; r++) {
-        memset(edge + r * t->out_step, 0, (size_t)t->out_step * sizeof(float));
-        memcpy(edge + r * t->out_step, out + r * out_step, (size_t)b->channels * sizeof(float));
+        memset(edge + r * width, 0, (size_t)width * sizeof(float));
+        memcpy(edge + r * width, out + r * row, bytes);
     }
     b->job->tiles->tile[b->vectors - 1][rows - 1](t);
-    for (int r = 0; r < rows; r++)
-        memcpy(out + r * out_step, edge + r * t->out_step, (size_t)b->channels * sizeof(float));
+    for (int r = 0; r < rows; r++) {
+        mf_bf16 *to = (mf_bf16 *)(void *)(out + r * row);
+
+        if (!b->job->halves)
+            memcpy(out + r * row, edge + r * width, bytes);
+        for (int64_t v = 0; b->job->halves && v < b->channels; v++)
+            to[v] = mf_bf16_from_f32(edge[r * width + v]);
+    }
 }
 
 /* A line of positions: tiles of about equal size. */
-static void run_line(const direct_block *b, const float *in, float *out)
+static void run_line(const direct_block *b, const float *in, char *out)
 {
     const direct_job *j = b->job;
     const int64_t n = j->c.out[j->c.nd - 1], most = j->tiles->rows[b->vectors - 1];
     const int64_t tiles = (n + most - 1) / most;
-    const bool whole = b->channels == b->vectors * j->tiles->lanes;
+    const bool whole = !j->halves && b->channels == b->vectors * j->tiles->lanes;
 
     for (int64_t i = 0, from = 0, to; i < tiles; i++, from = to) {
+        char *at = out + from * b->tile.out_step * j->out_bytes;
         mf_conv_tile t = b->tile;
 
         to = n * (i + 1) / tiles;
         t.in = in + from * t.in_step;
-        t.out = out + from * t.out_step;
+        t.out = (float *)(void *)at;
         if (whole)
             j->tiles->tile[b->vectors - 1][to - from - 1](&t);
         else
-            run_edge_tile(b, &t, (int)(to - from));
+            run_edge_tile(b, &t, (int)(to - from), at);
     }
 }
 
 /* Rows [from, from + rows) of an image; `in` belongs to the first one. */
-static void run_rows(const direct_block *b, const float *in, float *out, int64_t from, int64_t rows)
+static void run_rows(const direct_block *b, const float *in, char *out, int64_t from, int64_t rows)
 {
     const mf_correlation *c = &b->job->c;
     const mf_conv_section *s = &b->job->section;
     const int64_t middle = c->nd > 2 ? c->out[1] : 1;
-    int64_t out_step[MF_WINDOW_DIMS], step = c->out_channels;
+    const int64_t in_plane = c->nd > 2 ? c->stride[1] * s->step[1] : 0;
+    int64_t out_step[MF_WINDOW_DIMS] = { 0 }, step = c->out_channels * b->job->out_bytes;
 
     for (int d = c->nd - 1; d >= 0; d--) {
         out_step[d] = step;
         step *= c->out_size[d];
         out += c->out_first[d] * out_step[d];
     }
+    out += from * c->out_step[0] * out_step[0];
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t m = 0; m < middle; m++)
-            run_line(
-                b, in + r * c->stride[0] * s->step[0] + m * c->stride[1] * s->step[1] * (c->nd > 2),
-                out + (from + r) * c->out_step[0] * out_step[0] +
-                    m * c->out_step[1] * out_step[1] * (c->nd > 2));
+            run_line(b, in + r * c->stride[0] * s->step[0] + m * in_plane,
+                     out + r * c->out_step[0] * out_step[0] +
+                         (c->nd > 2 ? m * c->out_step[1] * out_step[1] : 0));
     }
 }
 
-/* The runs in [*first, *next) are a chunk of the window; returns its cells. */
+/* The runs in [first, *next) are a chunk of the window; returns its cells. Sums continue in the
+ * results, so results of 16 bits have a single chunk. */
 static int64_t chunk_at(const direct_job *j, int first, int *next)
 {
     int64_t cells = 0;
 
     for (*next = first; *next < j->n_runs; (*next)++) {
-        if (cells > 0 && cells + j->runs[*next].length > CHUNK)
+        if (cells > 0 && cells + j->runs[*next].length > CHUNK && !j->halves)
             break;
         cells += j->runs[*next].length;
     }
@@ -215,7 +255,7 @@ static int64_t chunk_at(const direct_job *j, int first, int *next)
 }
 
 static void run_block(const direct_job *j, int64_t group, int64_t block, const float *in,
-                      float *out, int64_t from, int64_t rows)
+                      char *out, int64_t from, int64_t rows)
 {
     const int64_t lanes = j->tiles->lanes, v = first_vector(j, block), last = j->c.nd - 1;
     direct_block b = { .job = j, .vectors = first_vector(j, block + 1) - v };
@@ -228,7 +268,7 @@ static void run_block(const direct_job *j, int64_t group, int64_t block, const f
                              .w_step = width,
                              .out_step = j->c.out_step[last] * j->c.out_channels };
     in += group * j->in_group;
-    out += group * j->out_group + v * lanes;
+    out += (group * j->out_group + v * lanes) * j->out_bytes;
     do { /* once even if there are no taps: results are then 0 */
         const int first = next;
         const int64_t cells = chunk_at(j, first, &next);
@@ -246,8 +286,8 @@ static void run_section(const direct_job *j, int64_t image, int64_t from, int64_
                         float *buffer)
 {
     const float *in =
-        mf_conv_section_read(&j->section, j->in + image * j->section.image, from, rows, buffer);
-    float *out = j->out + image * j->out_image;
+        mf_conv_section_read(&j->section, j->in + image * j->section.image_bytes, from, rows, buffer);
+    char *out = j->out + image * j->out_image * j->out_bytes;
     const int64_t row = j->out_image / j->c.out_size[0];
 
     for (int64_t g = 0; g < j->conv->groups; g++) {
@@ -338,11 +378,14 @@ static mf_status find_runs(direct_job *j)
 
 static mf_status run_correlation(direct_job *j)
 {
+    const int64_t channels = j->c.channels;
     mf_tensor packed = { 0 };
     mf_status st;
 
-    mf_conv_section_init(&j->c, &j->section);
+    j->c.channels = j->halves ? (channels + 1) / 2 : channels;
+    mf_conv_section_init(&j->c, channels * j->out_bytes, &j->section);
     j->rows = j->conv->window.batch * j->c.out[0];
+    j->in_channels = channels / j->conv->groups;
     j->in_group = j->c.channels / j->conv->groups;
     j->out_group = j->c.out_channels / j->conv->groups;
     j->cells = mf_correlation_taps(&j->c) * j->in_group;
@@ -359,10 +402,10 @@ done:
     return st;
 }
 
-mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, const float *w,
-                         float *y)
+mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, mf_dtype type, void *x,
+                         const void *w, void *y)
 {
-    const bool forward = conv->kind == MF_CONV_FORWARD;
+    const bool forward = conv->kind == MF_CONV_FORWARD, halves = type == MF_DTYPE_BF16;
     int64_t *storage = mf_calloc(mf_correlation_storage(conv), sizeof *storage);
     const int64_t count = mf_correlation_count(conv);
     int64_t images = 0; /* elements of the result */
@@ -371,12 +414,13 @@ mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, float *x, cons
     for (int64_t i = 0; st == MF_OK && i < count; i++) {
         direct_job j = { .k = k,
                          .conv = conv,
-                         .tiles = mf_conv_tiles_float(),
+                         .tiles = halves ? mf_conv_tiles_bf16() : mf_conv_tiles_float(),
+                         .halves = halves,
                          .then = count == 1 ? k->then : NULL,
                          .in = forward ? x : y,
                          .filter = w,
                          .out = forward ? y : x,
-                         .out_image = conv->out_channels };
+                         .out_bytes = (int64_t)mf_dtype_cell(type) };
 
         mf_correlation_init(conv, i, storage, &j.c);
         j.out_image = j.c.out_channels;

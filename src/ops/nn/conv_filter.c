@@ -6,7 +6,7 @@
 #include "ops/nn/conv_filter.h"
 
 #include "base/mem.h"
-#include "graph/shard.h"
+#include "ops/nn/conv_pairs.h"
 #include "ops/nn/conv_partial.h"
 #include "ops/nn/conv_section.h"
 #include "ops/nn/conv_tiles.h"
@@ -24,6 +24,7 @@ typedef struct filter_job {
     const mf_conv *conv;
     const mf_conv_tiles *tiles;
     const mf_conv_parts *parts;
+    bool halves; /* bfloat16: cells are pairs of positions (conv_pairs.h) */
     mf_correlation c;
     mf_conv_section section;
     mf_tap_run *runs;
@@ -31,7 +32,9 @@ typedef struct filter_job {
     int64_t cells; /* of a window of one group: rows of the filter */
     int64_t in_group, out_group; /* channels of a group */
     int64_t ranges; /* of cells, each in a piece of its own */
-    const float *x, *y;
+    const char *x, *y;
+    int64_t bytes; /* of an element of x and y */
+    int64_t x_step, line; /* from one cell of positions to the next; cells of positions of a line */
     int64_t y_row; /* elements of a row of dimension 0 */
     bool y_copies; /* rows of y are copied, with channels up to a whole vector */
     int64_t y_channels; /* of the copy or of y */
@@ -79,11 +82,11 @@ static void filter_cells(const filter_section *s, const float *x, float *w, int 
     const int64_t blocks = (all + most_vectors - 1) / most_vectors;
     const int last = c->nd - 1;
     const int64_t planes = c->nd > 2 ? s->rows : 1;
-    mf_conv_filter_tile t = { .x_step = c->stride[last] * c->channels,
+    mf_conv_filter_tile t = { .x_step = j->x_step,
                               .x_row = c->stride[last - 1] * j->section.step[last - 1],
                               .dy_step = j->y_channels,
-                              .dy_row = c->out[last] * j->y_channels,
-                              .n = c->out[last],
+                              .dy_row = j->line * j->y_channels,
+                              .n = j->line,
                               .rows = c->nd > 2 ? c->out[1] : s->rows,
                               .dw_step = j->conv->out_channels };
 
@@ -143,24 +146,44 @@ typedef struct filter_range {
     float *w; /* the part's product */
 } filter_range;
 
+/* Cells of the buffer for what `rows` rows read of x, and for their copy of y. */
+static int64_t x_cells(const filter_job *j, int64_t rows)
+{
+    if (j->halves)
+        return ((rows - 1) * j->c.stride[0] + j->section.reach) * j->section.step[0];
+    return mf_conv_section_cells(&j->section, rows);
+}
+
+static int64_t y_cells(const filter_job *j, int64_t rows)
+{
+    const int64_t lines = j->y_row / j->conv->out_channels / j->c.out[j->c.nd - 1];
+
+    return j->y_copies ? rows * lines * j->line * j->y_channels : 0;
+}
+
 static void run_filter_rows(const filter_job *j, const filter_range *r, int64_t image, int64_t from,
                             int64_t rows, float *buffer)
 {
-    const int64_t x_cells = mf_conv_section_cells(&j->section, rows);
-    const float *x =
-        mf_conv_section_read(&j->section, j->x + image * j->section.image, from, rows, buffer);
-    const float *y = j->y + (image * j->c.out[0] + from) * j->y_row;
+    const char *x = j->x + image * j->section.image_bytes;
+    const char *y = j->y + (image * j->c.out[0] + from) * j->y_row * j->bytes;
+    float *y_copy = buffer + x_cells(j, rows);
+    filter_section s = { .job = j, .rows = rows };
 
-    for (int64_t g = 0; g < j->conv->groups; g++) {
-        const float *own = y + g * j->out_group;
-        const filter_section s = {
-            .job = j,
-            .x = x + g * j->in_group,
-            .y = j->y_copies ? copy_channels(j, own, rows, buffer + x_cells) : own,
-            .rows = rows,
-            .w = r->w + g * j->out_group,
-        };
+    if (j->halves) { /* no groups */
+        mf_conv_pair_pixels(&j->c, (const uint16_t *)(const void *)x, from, rows,
+                            (uint32_t *)(void *)buffer);
+        mf_conv_pair_positions((const uint16_t *)(const void *)y, rows, j->c.out[1], j->out_group,
+                               j->y_channels, (uint32_t *)(void *)y_copy);
+        s.x = buffer, s.y = y_copy, s.w = r->w;
+        run_range(&s, r->from, r->to);
+        return;
+    }
+    s.x = mf_conv_section_read(&j->section, x, from, rows, buffer);
+    for (int64_t g = 0; g < j->conv->groups; g++, s.x += j->in_group) {
+        const float *own = (const float *)(const void *)y + g * j->out_group;
 
+        s.y = j->y_copies ? copy_channels(j, own, rows, y_copy) : own;
+        s.w = r->w + g * j->out_group;
         run_range(&s, r->from, r->to);
     }
 }
@@ -171,8 +194,7 @@ static void filter_piece(void *ctx, int64_t piece)
     const int64_t part = piece / j->ranges, range = piece % j->ranges, n = j->conv->out_channels;
     const filter_range r = { j->cells * range / j->ranges, j->cells * (range + 1) / j->ranges,
                              mf_conv_partial(j->parts, part) };
-    const int64_t y_cells = j->y_copies ? j->section_rows * (j->y_row / n) * j->y_channels : 0;
-    const int64_t cells = mf_conv_section_cells(&j->section, j->section_rows) + y_cells;
+    const int64_t cells = x_cells(j, j->section_rows) + y_cells(j, j->section_rows);
     mf_tensor buffer = { 0 };
 
     memset(r.w + r.from * n, 0, (size_t)((r.to - r.from) * n) * sizeof(float));
@@ -203,19 +225,34 @@ static int64_t cut_cells(const filter_job *j)
     return ranges > 1 ? ranges : 1;
 }
 
+/* Strides of images of pairs, which are always copied with their padding. */
+static void pairs_init(filter_job *j)
+{
+    j->section.step[1] = j->c.channels;
+    j->section.step[0] = j->c.extent[1] * j->c.channels;
+    j->x_step *= 2;
+    j->line = (j->line + 1) / 2;
+    j->y_copies = true;
+}
+
 static void filter_job_init(filter_job *j)
 {
     const int64_t lanes = j->tiles->lanes;
     int64_t rows;
 
-    mf_conv_section_init(&j->c, &j->section);
+    mf_conv_section_init(&j->c, j->c.channels * (j->halves ? 4 : j->bytes), &j->section);
+    j->section.image_bytes = j->section.image_bytes / (j->halves ? 2 : 1);
     j->in_group = j->c.channels / j->conv->groups;
     j->out_group = j->conv->out_channels / j->conv->groups;
     j->cells = mf_correlation_taps(&j->c) * j->in_group;
+    j->x_step = j->c.stride[j->c.nd - 1] * j->c.channels;
+    j->line = j->c.out[j->c.nd - 1];
     j->y_row = j->conv->out_channels;
     for (int d = 1; d < j->c.nd; d++)
         j->y_row *= j->c.out[d];
     j->y_copies = j->out_group % lanes != 0;
+    if (j->halves)
+        pairs_init(j);
     j->y_channels =
         j->y_copies ? (j->out_group + lanes - 1) / lanes * lanes : j->conv->out_channels;
     rows = FILTER_SECTION / j->y_row > 2 * j->section.reach ? FILTER_SECTION / j->y_row
@@ -223,18 +260,22 @@ static void filter_job_init(filter_job *j)
     j->section_rows = rows < j->c.out[0] ? rows : j->c.out[0];
 }
 
-mf_status mf_conv_filter(const mf_kernel *k, const mf_conv *conv, int64_t shards, const float *x,
-                         float *w, const float *y)
+mf_status mf_conv_filter(const mf_kernel *k, const mf_conv *conv, mf_dtype type, int64_t shards,
+                         const void *x, float *w, const void *y)
 {
     int64_t *storage = mf_calloc(mf_correlation_storage(conv), sizeof *storage);
     mf_conv forward = *conv;
     mf_conv_parts parts = { 0 };
-    filter_job j = {
-        .conv = conv, .tiles = mf_conv_tiles_float(), .parts = &parts, .x = x, .y = y
-    };
+    filter_job j = { .conv = conv,
+                     .halves = type == MF_DTYPE_BF16,
+                     .bytes = (int64_t)mf_dtype_cell(type),
+                     .parts = &parts,
+                     .x = x,
+                     .y = y };
     mf_status st = storage ? MF_OK : MF_NOMEM("the taps of a convolution");
 
     MF_TRY_TO(done, st);
+    j.tiles = j.halves ? mf_conv_tiles_bf16() : mf_conv_tiles_float();
     forward.kind = MF_CONV_FORWARD;
     mf_correlation_init(&forward, 0, storage, &j.c);
     filter_job_init(&j);

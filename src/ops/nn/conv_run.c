@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_run.c - convolutions by type and layout: floats with channels last are computed directly;
- * with channels first their images are transposed before and after. */
+/* conv_run.c - convolutions by type and layout: floats and bfloat16 with channels last are computed
+ * directly; images of floats with channels first are transposed before and after. */
 #include "ops/nn/conv_run.h"
 
 #include "ops/nn/conv_columns.h"
 #include "ops/nn/conv_direct.h"
 #include "ops/nn/conv_filter.h"
+#include "ops/nn/conv_tiles.h"
 
 #include <string.h>
 
-static mf_status run_floats(const mf_kernel *k, const mf_conv *conv, int64_t shards, float *x,
-                            float *w, float *y)
+static mf_status run_last(const mf_kernel *k, const mf_conv *conv, mf_dtype type, int64_t shards,
+                          void *x, void *w, void *y)
 {
-    return conv->kind == MF_CONV_FILTER ? mf_conv_filter(k, conv, shards, x, w, y)
-                                        : mf_conv_direct(k, conv, x, w, y);
+    return conv->kind == MF_CONV_FILTER ? mf_conv_filter(k, conv, type, shards, x, w, y)
+                                        : mf_conv_direct(k, conv, type, x, w, y);
+}
+
+bool mf_conv_reads_bf16(const mf_conv *conv)
+{
+    return mf_conv_tiles_bf16() && conv->groups == 1 && conv->window.nd == 2 &&
+           !conv->window.channels_first;
 }
 
 /* ---- channels first ---- */
@@ -67,7 +74,7 @@ static mf_status run_channels_first(const mf_kernel *k, const mf_conv *conv, int
         MF_TRY_TO(done, swap_images(k, batch, in, x->count, x->data, last_x.data));
     if (conv->kind != MF_CONV_FORWARD)
         MF_TRY_TO(done, swap_images(k, batch, out, y->count, y->data, last_y.data));
-    MF_TRY_TO(done, run_floats(&inner, &last, shards, last_x.data, w->data, last_y.data));
+    MF_TRY_TO(done, run_last(&inner, &last, MF_DTYPE_F32, shards, last_x.data, w->data, last_y.data));
     if (conv->kind == MF_CONV_INPUT)
         st = swap_images(k, batch, x->count / batch / in, x->count, last_x.data, x->data);
     if (conv->kind == MF_CONV_FORWARD)
@@ -101,9 +108,9 @@ mf_status mf_conv_run(const mf_kernel *k, const mf_conv *conv, int64_t shards, c
 {
     if (x->count == 0 || y->count == 0 || w->count == 0)
         return run_empty(k, conv, x, w, y);
-    if (x->dtype != MF_DTYPE_F32)
+    if (x->dtype != MF_DTYPE_F32 && x->dtype != MF_DTYPE_BF16)
         return mf_conv_columns(k, conv, shards, x, w, y);
     if (conv->window.channels_first)
         return run_channels_first(k, conv, shards, x, w, y);
-    return run_floats(k, conv, shards, x->data, w->data, y->data);
+    return run_last(k, conv, x->dtype, shards, x->data, w->data, y->data);
 }

@@ -114,3 +114,12 @@ static const mf_conv_tiles fn(tiles) = {
 };
 #undef TILE
 #undef FILTER
+
+#undef CELL
+#undef fn
+#undef V
+#undef W
+#undef ZERO
+#undef LOAD
+#undef SPLAT
+#undef MULADD

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_tiles.c - conv_tile.h for floats. */
+/* conv_tiles.c - conv_tile.h for floats and for pairs of bfloat16. */
 #include "ops/nn/conv_tiles.h"
 
 #if defined(__x86_64__)
@@ -63,4 +63,25 @@ typedef float conv_loose_vector __attribute__((vector_size(32), aligned(4), may_
 const mf_conv_tiles *mf_conv_tiles_float(void)
 {
     return &conv_float_tiles;
+}
+
+#if defined(__AVX512BF16__)
+#define CELL uint32_t
+#define fn(name) conv_bf16_##name
+#define V __m512
+#define W __m512i
+#define ZERO _mm512_setzero_ps()
+#define LOAD(p) _mm512_loadu_si512(p)
+#define SPLAT(c) _mm512_set1_epi32((int)(c))
+#define MULADD(sum, a, b) _mm512_dpbf16_ps(sum, (__m512bh)(a), (__m512bh)(b))
+#include "ops/nn/conv_tile.h"
+#endif
+
+const mf_conv_tiles *mf_conv_tiles_bf16(void)
+{
+#if defined(__AVX512BF16__)
+    return &conv_bf16_tiles;
+#else
+    return NULL;
+#endif
 }

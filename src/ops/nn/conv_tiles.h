@@ -43,7 +43,11 @@ typedef struct mf_conv_tiles {
     void (*filter[MF_CONV_VECTORS][MF_CONV_ROWS])(const mf_conv_filter_tile *t);
 } mf_conv_tiles;
 
-/* For cells of float. */
+/* For cells of one float. */
 const mf_conv_tiles *mf_conv_tiles_float(void);
+/* For cells of two bfloat16; NULL if the instruction set has no instruction for them. A sum is then
+ * one chain of the instruction VDPBF16PS: it adds the product of the second elements and then that
+ * of the first ones, each with one rounding, and treats denormals as 0. */
+const mf_conv_tiles *mf_conv_tiles_bf16(void);
 
 #endif
