@@ -4,11 +4,13 @@
  *
  * Usage: gemm [-t THREADS] [PATTERN]; the best of several rounds counts, so a loaded machine
  * disturbs little. On one thread unless -t is given; the share is that of one core times threads.
+ * The instruction set is the best one, or MESHFLOW_NUMERICS.
  *
  * Estimate: a register block of 14 x 32 floats does 28 multiply-adds for 16 loads, which the ports
  * sustain; packing costs about 1 / 32 of the time for tiles of 256 rows. So 90 % is the goal. */
 #include "ops/math/gemm.h"
 
+#include "../tests/unit/ops/kernel_sets.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/pool.h"
@@ -23,6 +25,8 @@
 
 enum { ROUNDS = 5, PEAK_STEPS = 2000000, CHAINS = 16 };
 #define ROUND_FLOPS 3e8 /* a few milliseconds */
+
+KERNEL_SETS(mf_gemm_run, gemm_of_set)
 
 /* ---- the peak ---- */
 
@@ -67,17 +71,17 @@ PEAK_LOOP(peak_avx512, "avx512f", __m512, _mm512_setzero_ps(), STEP_AVX512, 32)
 PEAK_LOOP(peak_bf16, "avx512bf16", __m512, _mm512_setzero_ps(), STEP_BF16, 64)
 #endif
 
-static peak find_peak(void)
+static peak find_peak(mf_isa set)
 {
-    peak p = { "plain", 0, 0 };
+    peak p = { mf_isa_name(set), 0, 0 };
 
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("fma"))
-        p = (peak){ "avx2", peak_avx2(), 0 };
-    if (__builtin_cpu_supports("avx512f"))
-        p = (peak){ "avx512", peak_avx512(), 0 };
-    if (__builtin_cpu_supports("avx512bf16"))
-        p = (peak){ "avx512_bf16", p.f32, peak_bf16() };
+    if (set >= MF_ISA_AVX512_BF16)
+        p.bf16 = peak_bf16();
+    if (set >= MF_ISA_AVX512)
+        p.f32 = peak_avx512();
+    else if (__builtin_cpu_supports("fma"))
+        p.f32 = peak_avx2();
 #endif
     return p;
 }
@@ -195,13 +199,13 @@ static double measure(const mf_kernel *k, const mf_gemm *g, double flops)
     const int64_t calls = (int64_t)(ROUND_FLOPS / flops) + 1;
     double best = 0;
 
-    must(mf_gemm_run(k, g));
+    must(gemm_of_set[mf_isa_chosen()](k, g));
     for (int r = 0; r < ROUNDS; r++) {
         const int64_t start = mf_clock_ns();
         double rate;
 
         for (int64_t i = 0; i < calls; i++)
-            must(mf_gemm_run(k, g));
+            must(gemm_of_set[mf_isa_chosen()](k, g));
         rate = flops * (double)calls / (double)(mf_clock_ns() - start);
         best = rate > best ? rate : best;
     }
@@ -227,7 +231,8 @@ static void run_product(const mf_kernel *k, const product *p, int type, double p
 
 int main(int argc, char **argv)
 {
-    const peak top = find_peak();
+    const mf_isa set = mf_isa_chosen();
+    const peak top = find_peak(set);
     const mf_node node = { 0 };
     mf_step step = { 0 };
     const mf_kernel k = { .node = &node, .step = &step };

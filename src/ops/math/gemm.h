@@ -5,7 +5,9 @@
  * is free), C has contiguous rows.
  *
  * An element of C is one chain of multiply-adds over k, divided into slices of at most MF_GEMM_K
- * steps: its bits depend neither on threads nor on the number of rows and columns. */
+ * steps: its bits depend neither on threads nor on the number of rows and columns. For float and
+ * double they do not depend on the instruction set either. If both operands are bfloat16 and the
+ * set has instructions for them, the chain is theirs (gemm_bf16.h, gemm_amx.h). */
 #ifndef MF_OPS_MATH_GEMM_H
 #define MF_OPS_MATH_GEMM_H
 

@@ -44,7 +44,7 @@ static bool equal_f32(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-MF_TEST(gemm_of_floats_is_one_chain_per_slice)
+static void check_of_floats_is_one_chain_per_slice(void)
 {
     uint32_t seed = 1;
 
@@ -56,14 +56,20 @@ MF_TEST(gemm_of_floats_is_one_chain_per_slice)
             const float want = chain_f32(&g, i / g.n, i % g.n, 0, g.k), got = ((float *)g.c)[i];
 
             if (!equal_f32(got, want))
-                T_FAIL("case %d, %lldx%lldx%lld, element %lld: %a instead of %a", c, (long long)g.m,
-                       (long long)g.n, (long long)g.k, (long long)i, (double)got, (double)want);
+                T_FAIL("%s, case %d, %lldx%lldx%lld, element %lld: %a instead of %a",
+                       mf_isa_name(set_in_test), c, (long long)g.m, (long long)g.n, (long long)g.k,
+                       (long long)i, (double)got, (double)want);
         }
         free_product(&g);
     }
 }
 
-MF_TEST(gemm_of_doubles_is_one_chain_per_slice)
+MF_TEST(gemm_of_floats_is_one_chain_per_slice)
+{
+    in_all_sets(check_of_floats_is_one_chain_per_slice);
+}
+
+static void check_of_doubles_is_one_chain_per_slice(void)
 {
     uint32_t seed = 2;
 
@@ -82,8 +88,13 @@ MF_TEST(gemm_of_doubles_is_one_chain_per_slice)
     }
 }
 
+MF_TEST(gemm_of_doubles_is_one_chain_per_slice)
+{
+    in_all_sets(check_of_doubles_is_one_chain_per_slice);
+}
+
 /* Values are small integers in 64ths and k is small, so that sums are exact. */
-MF_TEST(gemm_of_halves_and_integers_is_exact)
+static void check_of_halves_and_integers_is_exact(void)
 {
     static const mf_dtype types[] = { MF_DTYPE_F16, MF_DTYPE_I64, MF_DTYPE_U8 };
     uint32_t seed = 3;
@@ -107,6 +118,11 @@ MF_TEST(gemm_of_halves_and_integers_is_exact)
     }
 }
 
+MF_TEST(gemm_of_halves_and_integers_is_exact)
+{
+    in_all_sets(check_of_halves_and_integers_is_exact);
+}
+
 /* The products of all shards, added by the tree of reduction_tree.h. */
 static float tree_of_shards(const mf_gemm *g, int64_t i, int64_t j)
 {
@@ -123,7 +139,7 @@ static float tree_of_shards(const mf_gemm *g, int64_t i, int64_t j)
     return sum[0];
 }
 
-MF_TEST(gemm_of_shards_adds_them_in_the_tree)
+static void check_of_shards_adds_them_in_the_tree(void)
 {
     static const int64_t rows[] = { 1, 1, 1, 2, 7, 16, 48 };
     uint32_t seed = 4;
@@ -151,7 +167,12 @@ MF_TEST(gemm_of_shards_adds_them_in_the_tree)
     }
 }
 
-MF_TEST(gemm_of_empty_shards_is_zero)
+MF_TEST(gemm_of_shards_adds_them_in_the_tree)
+{
+    in_all_sets(check_of_shards_adds_them_in_the_tree);
+}
+
+static void check_of_empty_shards_is_zero(void)
 {
     uint32_t seed = 5;
     mf_gemm g = make_product(MF_DTYPE_F32, 17, 37, 0, true, false, &seed);
@@ -162,6 +183,11 @@ MF_TEST(gemm_of_empty_shards_is_zero)
     for (int64_t i = 0; i < g.m * g.n; i++)
         T_EQ_F(((float *)g.c)[i], 0);
     free_product(&g);
+}
+
+MF_TEST(gemm_of_empty_shards_is_zero)
+{
+    in_all_sets(check_of_empty_shards_is_zero);
 }
 
 static void same_bits(const mf_gemm *g, const void *as)
@@ -199,7 +225,7 @@ static void parts_are_equal(mf_dtype type)
     free_product(&g);
 }
 
-MF_TEST(gemm_rows_do_not_depend_on_threads_and_other_rows)
+static void check_rows_do_not_depend_on_threads_and_other_rows(void)
 {
     static const mf_dtype types[] = { MF_DTYPE_F32, MF_DTYPE_F64, MF_DTYPE_F16, MF_DTYPE_BF16 };
 
@@ -207,8 +233,13 @@ MF_TEST(gemm_rows_do_not_depend_on_threads_and_other_rows)
         parts_are_equal(types[i]);
 }
 
+MF_TEST(gemm_rows_do_not_depend_on_threads_and_other_rows)
+{
+    in_all_sets(check_rows_do_not_depend_on_threads_and_other_rows);
+}
+
 /* In all three kinds of blocks: one row, few rows, many. */
-MF_TEST(gemm_infinity_and_nan_stay_in_their_rows_and_columns)
+static void check_infinity_and_nan_stay_in_their_rows_and_columns(void)
 {
     static const int64_t rows[] = { 1, 5, 40 };
     uint32_t seed = 7;
@@ -233,4 +264,9 @@ MF_TEST(gemm_infinity_and_nan_stay_in_their_rows_and_columns)
         }
         free_product(&g);
     }
+}
+
+MF_TEST(gemm_infinity_and_nan_stay_in_their_rows_and_columns)
+{
+    in_all_sets(check_infinity_and_nan_stay_in_their_rows_and_columns);
 }

@@ -114,7 +114,7 @@ static model model_of_kernel(void)
     return sum_of_four(1, (float)half, -1, 0) == half ? AMX : PAIRS;
 }
 
-MF_TEST(gemm_of_bfloat16_is_the_model_of_the_instruction)
+static void check_of_bfloat16_is_the_model_of_the_instruction(void)
 {
     const model by = model_of_kernel();
     uint32_t seed = 11;
@@ -138,9 +138,14 @@ MF_TEST(gemm_of_bfloat16_is_the_model_of_the_instruction)
     }
 }
 
+MF_TEST(gemm_of_bfloat16_is_the_model_of_the_instruction)
+{
+    in_all_sets(check_of_bfloat16_is_the_model_of_the_instruction);
+}
+
 /* Every element of A that is not finite reaches its row only, also the last one of an odd k, whose
  * partner is zero. */
-MF_TEST(gemm_of_bfloat16_keeps_infinity_and_nan)
+static void check_of_bfloat16_keeps_infinity_and_nan(void)
 {
     uint32_t seed = 12;
     mf_gemm g = make_product(MF_DTYPE_BF16, 20, 40, 7, false, false, &seed);
@@ -158,4 +163,9 @@ MF_TEST(gemm_of_bfloat16_keeps_infinity_and_nan)
         T_EQ(isinf(x) != 0, i / g.n == 3);
     }
     free_product(&g);
+}
+
+MF_TEST(gemm_of_bfloat16_keeps_infinity_and_nan)
+{
+    in_all_sets(check_of_bfloat16_keeps_infinity_and_nan);
 }

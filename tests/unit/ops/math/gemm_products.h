@@ -3,6 +3,7 @@
 #ifndef MF_TESTS_GEMM_PRODUCTS_H
 #define MF_TESTS_GEMM_PRODUCTS_H
 
+#include "../kernel_sets.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "mf_test.h"
@@ -10,6 +11,22 @@
 
 #include <math.h>
 #include <string.h>
+
+KERNEL_SETS(mf_gemm_run, gemm_of_set)
+
+/* The instruction set that run_with() uses. */
+static mf_isa set_in_test;
+
+/* Calls the test for each set. */
+static inline void in_all_sets(void (*test)(void))
+{
+    for (int isa = 0; isa < MF_ISA_COUNT; isa++) {
+        if (!gemm_of_set[isa] || !mf_isa_is_available((mf_isa)isa))
+            continue;
+        set_in_test = (mf_isa)isa;
+        test();
+    }
+}
 
 static inline uint32_t next_number(uint32_t *seed)
 {
@@ -104,7 +121,7 @@ static inline void run_with(const mf_gemm *g, int threads)
 
     if (threads > 1)
         T_OK(mf_pool_new(threads, &step.pool));
-    T_OK(mf_gemm_run(&k, g));
+    T_OK(gemm_of_set[set_in_test](&k, g));
     mf_pool_free(step.pool);
 }
 
