@@ -16,7 +16,7 @@
 enum {
     FILTER_SECTION =
         32 * 1024, /* elements of the output's gradient at a time: they stay in cache */
-    FILTER_PIECES = 32 /* desired number */
+    FILTER_PIECES = 16 /* desired number */
 };
 #define FILTER_WORK ((double)(1 << 20)) /* minimum multiply-adds per piece */
 

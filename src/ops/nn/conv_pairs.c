@@ -25,10 +25,35 @@ static void pair_values(const uint16_t *low, const uint16_t *high, int64_t n, ui
         to[i] = low[i] | (uint32_t)high[i] << 16;
 }
 
-/* Pixel w of a line, or NULL outside. */
-static const uint16_t *pixel_of(const mf_correlation *c, const uint16_t *line, int64_t w)
+/* The part of [0, extent) where w + shift is a pixel of a line. */
+static void pixels_inside(const mf_correlation *c, int64_t shift, int64_t *from, int64_t *to)
 {
-    return w < 0 || w >= c->in[1] ? NULL : line + w * c->channels;
+    const int64_t extent = c->extent[1], end = c->in[1] - shift;
+
+    *from = shift < 0 ? (-shift < extent ? -shift : extent) : 0;
+    *to = end < extent ? end : extent;
+    *to = *to > *from ? *to : *from;
+}
+
+/* Cells of a line: pixels w - lo and w - lo + stride. Both are inside for most w; the others are
+ * done one by one. */
+static void pair_line(const mf_correlation *c, const uint16_t *line, uint32_t *to)
+{
+    const int64_t n = c->channels, lo = c->lo[1], stride = c->stride[1];
+    int64_t a0, a1, b0, b1, from, end;
+
+    pixels_inside(c, -lo, &a0, &a1);
+    pixels_inside(c, stride - lo, &b0, &b1);
+    from = a0 > b0 ? a0 : b0;
+    end = a1 < b1 ? a1 : b1;
+    for (int64_t w = 0; w < c->extent[1]; w++) {
+        const uint16_t *low = w >= a0 && w < a1 ? line + (w - lo) * n : NULL;
+        const uint16_t *high = w >= b0 && w < b1 ? line + (w - lo + stride) * n : NULL;
+        const int64_t pixels = w == from && end > from ? end - from : 1;
+
+        pair_values(low, high, pixels * n, to + w * n);
+        w += pixels - 1;
+    }
 }
 
 void mf_conv_pair_pixels(const mf_correlation *c, const uint16_t *image, int64_t from, int64_t rows,
@@ -39,16 +64,11 @@ void mf_conv_pair_pixels(const mf_correlation *c, const uint16_t *image, int64_t
 
     for (int64_t i = 0; i < lines; i++, to += cells) {
         const int64_t h = from * c->stride[0] - c->lo[0] + i;
-        const uint16_t *line = image + h * c->in[1] * c->channels;
 
-        if (h < 0 || h >= c->in[0]) {
+        if (h < 0 || h >= c->in[0])
             memset(to, 0, (size_t)cells * sizeof *to);
-            continue;
-        }
-        for (int64_t w = 0; w < c->extent[1]; w++)
-            pair_values(pixel_of(c, line, w - c->lo[1]),
-                        pixel_of(c, line, w - c->lo[1] + c->stride[1]), c->channels,
-                        to + w * c->channels);
+        else
+            pair_line(c, image + h * c->in[1] * c->channels, to);
     }
 }
 

@@ -81,7 +81,7 @@ static mf_status taps_grad_infer(mf_infer *in)
     return mf_shape_from_dims(dims, n, &in->out[0]);
 }
 
-/* ---- loops over the channels of one window ---- */
+/* ---- windows ---- */
 
 typedef struct taps_job {
     const taps_state *s;
@@ -90,7 +90,7 @@ typedef struct taps_job {
     void *out; /* the results or the gradient */
     uint8_t *taps;
     int64_t rows_per_piece;
-    bool covered; /* the windows cover the image */
+    bool covered; /* all windows are inside the image */
     void (*row)(const struct taps_job *j, int64_t n, int64_t oh);
 } taps_job;
 
@@ -101,7 +101,7 @@ typedef struct taps_window {
     uint8_t tap[MOST_TAPS];
 } taps_window;
 
-static void find_window(const mf_window *w, int64_t n, int64_t oh, int64_t ow, taps_window *out)
+static void clip_window(const mf_window *w, int64_t n, int64_t oh, int64_t ow, taps_window *out)
 {
     const int64_t h0 = oh * w->stride[0] - w->pad_lo[0], w0 = ow * w->stride[1] - w->pad_lo[1];
 
@@ -116,127 +116,157 @@ static void find_window(const mf_window *w, int64_t n, int64_t oh, int64_t ow, t
     }
 }
 
-#define TAPS_LOOPS(NAME, KIND)                                                                     \
-    static void NAME##_window_##KIND(const MF_S_##KIND *x, const taps_window *w, int64_t ch,       \
-                                     MF_S_##KIND *y, uint8_t *tap)                                 \
-    {                                                                                              \
-        for (int64_t c = 0; c < ch; c++) {                                                         \
-            MF_C_##KIND best = w->n > 0 ? MF_LD_##KIND(x + w->at[0], c) : -INFINITY;               \
-            uint8_t which = w->n > 0 ? w->tap[0] : NO_TAP;                                         \
-                                                                                                   \
-            for (int i = 1; i < w->n; i++) {                                                       \
-                const MF_C_##KIND v = MF_LD_##KIND(x + w->at[i], c);                               \
-                const bool more = v > best;                                                        \
-                                                                                                   \
-                best = more ? v : best;                                                            \
-                which = more ? w->tap[i] : which;                                                  \
-            }                                                                                      \
-            y[c] = MF_ST_##KIND(best);                                                             \
-            tap[c] = which;                                                                        \
-        }                                                                                          \
-    }                                                                                              \
-    /* Four taps, two of them `below` the others. */                                               \
-    static void NAME##_quad_##KIND(const MF_S_##KIND *restrict x, int64_t ch, int64_t below,       \
-                                   MF_S_##KIND *restrict y, uint8_t *restrict tap)                 \
-    {                                                                                              \
-        const MF_S_##KIND *x1 = x + ch, *x2 = x + below, *x3 = x + below + ch;                     \
-                                                                                                   \
-        for (int64_t c = 0; c < ch; c++) {                                                         \
-            const MF_C_##KIND a = MF_LD_##KIND(x, c), b = MF_LD_##KIND(x1, c);                     \
-            const MF_C_##KIND d = MF_LD_##KIND(x2, c), e = MF_LD_##KIND(x3, c);                    \
-            const MF_C_##KIND ab = b > a ? b : a, abd = d > ab ? d : ab;                           \
-            int32_t which = b > a ? 1 : 0;                                                         \
-                                                                                                   \
-            which = d > ab ? 2 : which;                                                            \
-            which = e > abd ? 3 : which;                                                           \
-            y[c] = MF_ST_##KIND(e > abd ? e : abd);                                                \
-            tap[c] = (uint8_t)which;                                                               \
-        }                                                                                          \
-    }                                                                                              \
-    static void NAME##_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                        \
-    {                                                                                              \
-        const mf_window *w = &j->w;                                                                \
-        const int64_t ch = w->channels, out = (n * w->out[0] + oh) * w->out[1] * ch;               \
-        const bool quads = j->covered && w->size[0] == 2 && w->size[1] == 2;                       \
-        taps_window at;                                                                            \
-                                                                                                   \
-        for (int64_t ow = 0; ow < w->out[1]; ow++) {                                               \
-            MF_S_##KIND *y = (MF_S_##KIND *)j->out + out + ow * ch;                                \
-            uint8_t *tap = j->taps + out + ow * ch;                                                \
-                                                                                                   \
-            if (quads) {                                                                           \
-                NAME##_quad_##KIND((const MF_S_##KIND *)j->x +                                     \
-                                       ((n * w->in[0] + 2 * oh) * w->in[1] + 2 * ow) * ch,         \
-                                   ch, w->in[1] * ch, y, tap);                                     \
-                continue;                                                                          \
-            }                                                                                      \
-            find_window(w, n, oh, ow, &at);                                                        \
-            NAME##_window_##KIND(j->x, &at, ch, y, tap);                                           \
-        }                                                                                          \
-    }
-TAPS_LOOPS(max, f32)
-TAPS_LOOPS(max, bf16)
+/* The window at ow; `out` has the one before it. */
+static inline void find_window(const taps_job *j, int64_t n, int64_t oh, int64_t ow,
+                               taps_window *out)
+{
+    const int64_t step = j->w.stride[1] * j->w.channels;
 
-/* The gradient of a result: -0 becomes 0, as it does where it is added to 0. */
-#define TAPS_GRAD_LOOPS(NAME, KIND)                                                                \
-    static inline MF_C_##KIND NAME##_value_##KIND(const MF_S_##KIND *dy, const MF_S_##KIND *y,     \
-                                                  int64_t c, bool relu)                            \
+    if (ow == 0 || !j->covered) {
+        clip_window(&j->w, n, oh, ow, out);
+        return;
+    }
+    for (int i = 0; i < out->n; i++)
+        out->at[i] += step;
+}
+
+/* ---- blocks of channels ---- */
+
+enum { BLOCK = 16, QUAD = 4 /* windows of 2x2, the usual ones */ };
+typedef float floats __attribute__((vector_size(64)));
+typedef uint32_t words __attribute__((vector_size(64)));
+typedef uint16_t halves __attribute__((vector_size(32)));
+typedef uint8_t bytes __attribute__((vector_size(16)));
+
+#define TAPS_INLINE static inline __attribute__((always_inline))
+
+/* Loads and stores of n <= BLOCK elements; a whole block costs no copy when inlined. */
+TAPS_INLINE void load_f32(const float *from, int64_t n, floats *to)
+{
+    *to = (floats){ 0 };
+    memcpy(to, from, (size_t)n * sizeof *from);
+}
+
+TAPS_INLINE void store_f32(const floats *from, int64_t n, float *to)
+{
+    memcpy(to, from, (size_t)n * sizeof *to);
+}
+
+TAPS_INLINE void load_bf16(const mf_bf16 *from, int64_t n, floats *to)
+{
+    halves h = { 0 };
+
+    memcpy(&h, from, (size_t)n * sizeof *from);
+    *to = (floats)(__builtin_convertvector(h, words) << 16);
+}
+
+/* The values have at most 8 bits of mantissa. */
+TAPS_INLINE void store_bf16(const floats *from, int64_t n, mf_bf16 *to)
+{
+    const halves h = __builtin_convertvector((words)*from >> 16, halves);
+
+    memcpy(to, &h, (size_t)n * sizeof *to);
+}
+
+TAPS_INLINE void load_taps(const uint8_t *from, int64_t n, words *to)
+{
+    bytes b = { 0 };
+
+    memcpy(&b, from, (size_t)n);
+    *to = __builtin_convertvector(b, words);
+}
+
+TAPS_INLINE void store_taps(const words *from, int64_t n, uint8_t *to)
+{
+    const bytes b = __builtin_convertvector(*from, bytes);
+
+    memcpy(to, &b, (size_t)n);
+}
+
+/* KIND: f32 or bf16. The maxima of a window, and the gradient of its pixels: -0 becomes 0, as it
+ * does where it is added to 0. */
+#define TAPS_BLOCKS(KIND)                                                                          \
+    TAPS_INLINE void max_block_##KIND(const MF_S_##KIND *x, const taps_window *w, const int most,  \
+                                      int64_t n, MF_S_##KIND *y, uint8_t *taps)                    \
     {                                                                                              \
-        const MF_C_##KIND v = MF_LD_##KIND(dy, c) + 0.0f;                                          \
+        floats best = (floats){ 0 } - INFINITY, v;                                                 \
+        words which = (words){ 0 } + NO_TAP;                                                       \
                                                                                                    \
-        return relu ? v * (MF_C_##KIND)(MF_LD_##KIND(y, c) > 0) : v;                               \
+        if (most > 0) {                                                                            \
+            load_##KIND(x + w->at[0], n, &best);                                                   \
+            which = (words){ 0 } + w->tap[0];                                                      \
+        }                                                                                          \
+        for (int i = 1; i < most; i++) {                                                           \
+            words more;                                                                            \
+                                                                                                   \
+            load_##KIND(x + w->at[i], n, &v);                                                      \
+            more = (words)(v > best);                                                              \
+            best = (floats)(((words)v & more) | ((words)best & ~more));                            \
+            which = (((words){ 0 } + w->tap[i]) & more) | (which & ~more);                         \
+        }                                                                                          \
+        store_##KIND(&best, n, y);                                                                 \
+        store_taps(&which, n, taps);                                                               \
     }                                                                                              \
-    static void NAME##_quad_##KIND(const MF_S_##KIND *restrict dy, const MF_S_##KIND *restrict y,  \
-                                   const uint8_t *restrict tap, const bool relu, int64_t ch,       \
-                                   int64_t below, MF_S_##KIND *restrict dx)                        \
+    TAPS_INLINE void grad_block_##KIND(const MF_S_##KIND *dy, const MF_S_##KIND *y, bool relu,     \
+                                       const uint8_t *taps, const taps_window *w, const int most,  \
+                                       int64_t n, MF_S_##KIND *dx)                                 \
     {                                                                                              \
-        MF_S_##KIND *restrict d1 = dx + ch, *restrict d2 = dx + below,                             \
-                              *restrict d3 = dx + below + ch;                                      \
+        const floats one = (floats){ 0 } + 1.0f;                                                   \
+        floats v, f;                                                                               \
+        words which;                                                                               \
                                                                                                    \
-        for (int64_t c = 0; c < ch; c++) {                                                         \
-            const MF_C_##KIND v = NAME##_value_##KIND(dy, y, c, relu);                             \
-            const int32_t which = tap[c];                                                          \
-                                                                                                   \
-            dx[c] = MF_ST_##KIND(which == 0 ? v : 0);                                              \
-            d1[c] = MF_ST_##KIND(which == 1 ? v : 0);                                              \
-            d2[c] = MF_ST_##KIND(which == 2 ? v : 0);                                              \
-            d3[c] = MF_ST_##KIND(which == 3 ? v : 0);                                              \
+        load_##KIND(dy, n, &v);                                                                    \
+        v += (floats){ 0 };                                                                        \
+        if (relu) {                                                                                \
+            load_##KIND(y, n, &f);                                                                 \
+            v *= (floats)((words)one & (words)(f > (floats){ 0 }));                                \
+        }                                                                                          \
+        load_taps(taps, n, &which);                                                                \
+        for (int i = 0; i < most; i++) {                                                           \
+            f = (floats)((words)v & (words)(which == (words){ 0 } + w->tap[i]));                   \
+            store_##KIND(&f, n, dx + w->at[i]);                                                    \
         }                                                                                          \
     }                                                                                              \
-    static void NAME##_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                        \
+    static void max_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                           \
     {                                                                                              \
-        const mf_window *w = &j->w;                                                                \
-        const int64_t ch = w->channels, out = (n * w->out[0] + oh) * w->out[1] * ch;               \
-        const bool quads = j->covered && w->size[0] == 2 && w->size[1] == 2;                       \
-        taps_window at;                                                                            \
+        const int64_t ch = j->w.channels, out = (n * j->w.out[0] + oh) * j->w.out[1] * ch;         \
+        taps_window w;                                                                             \
                                                                                                    \
-        for (int64_t ow = 0; ow < w->out[1]; ow++) {                                               \
-            const MF_S_##KIND *dy = (const MF_S_##KIND *)j->dy + out + ow * ch;                    \
-            const MF_S_##KIND *y = (const MF_S_##KIND *)j->y + out + ow * ch;                      \
-            const uint8_t *tap = j->taps + out + ow * ch;                                          \
+        for (int64_t ow = 0; ow < j->w.out[1]; ow++) {                                             \
+            MF_S_##KIND *y = (MF_S_##KIND *)j->out + out + ow * ch;                                \
+            uint8_t *taps = j->taps + out + ow * ch;                                               \
+            int64_t c = 0;                                                                         \
                                                                                                    \
-            if (quads) {                                                                           \
-                MF_S_##KIND *dx =                                                                  \
-                    (MF_S_##KIND *)j->out + ((n * w->in[0] + 2 * oh) * w->in[1] + 2 * ow) * ch;    \
+            find_window(j, n, oh, ow, &w);                                                         \
+            for (; w.n == QUAD && c + BLOCK <= ch; c += BLOCK)                                     \
+                max_block_##KIND((const MF_S_##KIND *)j->x + c, &w, QUAD, BLOCK, y + c, taps + c); \
+            for (; c < ch; c += BLOCK)                                                             \
+                max_block_##KIND((const MF_S_##KIND *)j->x + c, &w, w.n,                           \
+                                 ch - c < BLOCK ? ch - c : BLOCK, y + c, taps + c);                \
+        }                                                                                          \
+    }                                                                                              \
+    static void max_grad_row_##KIND(const taps_job *j, int64_t n, int64_t oh)                      \
+    {                                                                                              \
+        const int64_t ch = j->w.channels, out = (n * j->w.out[0] + oh) * j->w.out[1] * ch;         \
+        taps_window w;                                                                             \
                                                                                                    \
-                if (j->s->relu)                                                                    \
-                    NAME##_quad_##KIND(dy, y, tap, true, ch, w->in[1] * ch, dx);                   \
-                else                                                                               \
-                    NAME##_quad_##KIND(dy, y, tap, false, ch, w->in[1] * ch, dx);                  \
-                continue;                                                                          \
-            }                                                                                      \
-            find_window(w, n, oh, ow, &at);                                                        \
-            for (int i = 0; i < at.n; i++) {                                                       \
-                MF_S_##KIND *dx = (MF_S_##KIND *)j->out + at.at[i];                                \
+        for (int64_t ow = 0; ow < j->w.out[1]; ow++) {                                             \
+            const int64_t at = out + ow * ch;                                                      \
+            const MF_S_##KIND *dy = (const MF_S_##KIND *)j->dy + at;                               \
+            const MF_S_##KIND *y = (const MF_S_##KIND *)j->y + at;                                 \
+            int64_t c = 0;                                                                         \
                                                                                                    \
-                for (int64_t c = 0; c < ch; c++)                                                   \
-                    dx[c] = MF_ST_##KIND(                                                          \
-                        tap[c] == at.tap[i] ? NAME##_value_##KIND(dy, y, c, j->s->relu) : 0);      \
-            }                                                                                      \
+            find_window(j, n, oh, ow, &w);                                                         \
+            for (; w.n == QUAD && c + BLOCK <= ch; c += BLOCK)                                     \
+                grad_block_##KIND(dy + c, y + c, j->s->relu, j->taps + at + c, &w, QUAD, BLOCK,    \
+                                  (MF_S_##KIND *)j->out + c);                                      \
+            for (; c < ch; c += BLOCK)                                                             \
+                grad_block_##KIND(dy + c, y + c, j->s->relu, j->taps + at + c, &w, w.n,            \
+                                  ch - c < BLOCK ? ch - c : BLOCK, (MF_S_##KIND *)j->out + c);     \
         }                                                                                          \
     }
-TAPS_GRAD_LOOPS(max_grad, f32)
-TAPS_GRAD_LOOPS(max_grad, bf16)
+TAPS_BLOCKS(f32)
+TAPS_BLOCKS(bf16)
 
 /* ---- kernels ---- */
 
@@ -258,10 +288,7 @@ static mf_status taps_run(mf_kernel *k, taps_job *j, const mf_shape *image)
     MF_TRY(mf_window_init(&j->s->attrs, image, j->s->attrs.size, &j->w));
     rows = w->batch * w->out[0];
     row = w->out[1] * w->channels * w->size[0] * w->size[1];
-    j->covered = true;
-    for (int d = 0; d < 2; d++)
-        j->covered = j->covered && w->size[d] == w->stride[d] && w->pad_lo[d] == 0 &&
-                     w->in[d] == w->out[d] * w->size[d];
+    j->covered = w->pad_lo[1] == 0 && w->in[1] >= w->out[1] * w->stride[1];
     if (row == 0 || rows == 0)
         return MF_OK;
     j->rows_per_piece = row < GRAIN ? GRAIN / row + 1 : 1;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions of floats against one chain of multiply-adds per element: equal bits for
- * random shapes, strides, dilations, paddings, groups, layouts, shards and threads. */
+ * random shapes, strides, dilations, paddings, groups, layouts, shards and threads. Those of bfloat16
+ * against the same chains in double. */
 #include "base/mem.h"
 #include "base/pool.h"
 #include "mf_test.h"
 #include "ops/nn/conv_partial.h"
 #include "ops/nn/conv_run.h"
+#include "../kernel_sets.h"
 
 #include <math.h>
 #include <string.h>
@@ -262,6 +264,69 @@ static void compare_case(dice *d, mf_pool *pool)
     mf_tensor_clear(&want);
 }
 
+/* ---- bfloat16, in every instruction set (kernel_sets.h) ---- */
+
+typedef mf_status conv_fn(const mf_kernel *k, const mf_conv *conv, int64_t shards,
+                          const mf_tensor *x, const mf_tensor *w, const mf_tensor *y);
+typedef bool reads_fn(const mf_conv *conv);
+
+static mf_tensor filled_bf16(dice *d, int64_t n, mf_tensor *wide)
+{
+    mf_tensor t = { 0 };
+
+    *wide = filled(d, n);
+    T_OK(mf_tensor_alloc(&t, MF_DTYPE_BF16, &MF_SHAPE(n)));
+    for (int64_t i = 0; i < n; i++) {
+        ((mf_bf16 *)t.data)[i] = mf_bf16_from_f32(((float *)wide->data)[i]);
+        ((float *)wide->data)[i] = mf_bf16_to_f32(((mf_bf16 *)t.data)[i]);
+    }
+    return t;
+}
+
+/* Results are sums of at most a few thousand products below 1: the order of additions changes less
+ * than the rounding to bfloat16. */
+static void compare_halves(dice *d, mf_pool *pool, conv_fn *run, reads_fn *reads)
+{
+    mf_conv c = random_conv(d);
+    mf_step step = { .pool = pool };
+    const mf_kernel k = { .step = &step };
+    const int result = c.kind == MF_CONV_FORWARD ? 2 : c.kind == MF_CONV_INPUT ? 0 : 1;
+    mf_tensor wide[3], t[3], want;
+
+    if (!reads(&c))
+        return;
+    t[0] = filled_bf16(d, c.window.batch * spatial(&c, c.window.in) * c.window.channels, &wide[0]);
+    t[1] = filled_bf16(d, spatial(&c, c.window.size) * c.window.channels * c.out_channels, &wide[1]);
+    t[2] = filled_bf16(d, c.window.batch * spatial(&c, c.window.out) * c.out_channels, &wide[2]);
+    want = filled(d, t[result].count);
+    const operands m = { wide[0].data, wide[1].data, wide[2].data };
+
+    if (c.kind == MF_CONV_FORWARD)
+        chain_forward(&c, &m, want.data);
+    else if (c.kind == MF_CONV_INPUT)
+        chain_input(&c, &m, want.data);
+    else
+        chain_filter(&c, 0, c.window.batch, &m, want.data);
+    T_OK(run(&k, &c, 1, &t[0], c.kind == MF_CONV_FILTER ? &wide[1] : &t[1], &t[2]));
+    for (int64_t i = 0; i < want.count; i++) {
+        const double expected = (double)((float *)want.data)[i];
+        const double got = c.kind == MF_CONV_FILTER
+                               ? (double)((float *)wide[1].data)[i]
+                               : (double)mf_bf16_to_f32(((mf_bf16 *)t[result].data)[i]);
+        const double rounding = c.kind == MF_CONV_FILTER ? 0 : fabs(expected) / 128;
+
+        if (!(fabs(got - expected) <= rounding + 1e-3))
+            T_FAIL("kind %d, channels %lld -> %lld: element %lld is %.9g, not %.9g", (int)c.kind,
+                   (long long)c.window.channels, (long long)c.out_channels, (long long)i, got,
+                   expected);
+    }
+    for (int i = 0; i < 3; i++) {
+        mf_tensor_clear(&t[i]);
+        mf_tensor_clear(&wide[i]);
+    }
+    mf_tensor_clear(&want);
+}
+
 MF_TEST(conv_every_element_is_one_chain_of_multiply_adds)
 {
     dice d = { 7 };
@@ -270,5 +335,22 @@ MF_TEST(conv_every_element_is_one_chain_of_multiply_adds)
     T_OK(mf_pool_new(3, &pool));
     for (int i = 0; i < CASES; i++)
         compare_case(&d, i % 2 ? pool : NULL);
+    mf_pool_free(pool);
+}
+
+KERNEL_SETS(mf_conv_run, run_sets)
+KERNEL_SETS(mf_conv_reads_bf16, reads_sets)
+
+MF_TEST(conv_of_bfloat16_differs_by_rounding_only)
+{
+    mf_pool *pool;
+
+    T_OK(mf_pool_new(3, &pool));
+    for (int set = 0; set < MF_ISA_COUNT; set++) {
+        dice d = { 11 };
+
+        for (int i = 0; run_sets[set] && mf_isa_is_available((mf_isa)set) && i < CASES; i++)
+            compare_halves(&d, i % 2 ? pool : NULL, run_sets[set], reads_sets[set]);
+    }
     mf_pool_free(pool);
 }
