@@ -2,16 +2,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameter servers against TensorFlow's: a worker and a server, two processes of this machine; the worker pushes a
 gradient and pulls the new weights. One row each: subject, size, Meshflow, the peer, ratio (above 1: Meshflow is faster),
-and the ratio of the best tenths, which are less sensitive to load.
+and the ratio of the best tenths, which are less sensitive to load. Then training with two servers that keep copies of
+each other, against servers that do not: samples/s with, without, ratio.
 
-Usage: servers.py [--rounds 5] [--sizes 4096,...]
+Usage: servers.py [--rounds 5] [--sizes 4096,...]       MESHFLOW: the program (build/meshflow)
 
-Rounds alternate between Meshflow and TensorFlow; medians are compared.
+Rounds alternate; medians are compared.
 """
 import argparse
+import json
 import os
+import statistics
+import subprocess
 
 from comm import BUILD, HERE, Worker, print_rows
+
+MESHFLOW = os.environ.get("MESHFLOW", os.path.join(BUILD, "meshflow"))
+REPLICATED = [("mlp", "fashion-mnist", "adam", 1500), ("wide-deep", "synthetic-ctr", "ftrl", 1500)]
+
+
+def trained(kind, launch):
+    """Samples per second."""
+    model, data, optimizer, steps = kind
+    out = subprocess.run([MESHFLOW, "launch", *launch, "--workers", "1", "--ps", "2", "--json", "--", "train", "--model",
+                          model, "--data", data, "--batch", "128", "--steps", str(steps), "--optimizer", optimizer,
+                          "--threads", "1", "--no-test", "--quiet", "--json"],
+                         capture_output=True, text=True, check=True).stdout
+    return json.loads([x for x in out.splitlines() if x.startswith("{")][-1])["samples_per_second"]
+
+
+def replication(rounds):
+    for kind in REPLICATED:
+        rates = [(trained(kind, []), trained(kind, ["--all-stay"])) for _ in range(rounds)]
+        kept, alone = (statistics.median(r[i] for r in rates) for i in (0, 1))
+        print("%-24s %-18s %10.0f %10.0f samples/s %6.3f" % ("replicated servers", "%s %s" % (kind[0], kind[2]), kept,
+                                                            alone, kept / alone), flush=True)
 
 
 def main():
@@ -32,6 +57,7 @@ def main():
         print_rows(lambda w, p: "push and pull %s / %s" % (w, p), size, args.rounds, ours, others)
     for w in ours + others:
         w.close()
+    replication(args.rounds)
 
 
 if __name__ == "__main__":

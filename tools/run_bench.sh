@@ -57,8 +57,8 @@ if [[ compress == *${1:-}* ]]; then
     MESHFLOW=build/release/meshflow bench/compress.py
 fi
 if [[ servers == *${1:-}* ]]; then
-    echo "# parameter servers, against TensorFlow's"
-    bench/servers.py
+    echo "# parameter servers, against TensorFlow's; with copies of their state, against without"
+    MESHFLOW=build/release/meshflow bench/servers.py
 fi
 if [[ wire == *${1:-}* ]] && [ -e build/venv/bin/python ]; then
     echo "# servers on TensorFlow's wire, against TensorFlow's"

@@ -37,6 +37,7 @@ mf_status mf_ps_next_request(server *s, mf_mail **out)
     if (waiting.whom)
         mf_wait_report_begin(&waiting);
     while (!*out && st == MF_OK) {
+        mf_ps_show_copies(s);
         *out = mf_mailbox_take(&s->requests, mf_clock_ns() + LOOK_NS);
         mf_wait_report_check(&waiting);
         if (!*out)

@@ -34,36 +34,51 @@ mf_status mf_ps_image_size(const server *s, size_t *out)
     st = write_head(s, &head);
     if (st == MF_OK)
         st = mf_ps_store_size(&s->store, false, out);
-    *out += head.len;
+    *out += sizeof(int64_t) + head.len;
     mf_buf_deinit(&head);
     return st;
 }
 
-mf_status mf_ps_image_write(const server *s, mf_ps_out *out)
+/* The size of the head varies, so it is last: variables stay where they are. */
+mf_status mf_ps_image_write(const server *s, int64_t changes, mf_ps_out *out)
 {
     mf_buf head = { 0 };
+    size_t size;
+    int64_t bytes;
     mf_status st;
 
     if (s->o.mode.sync)
-        return mf_ps_store_write(&s->store, true, out);
+        return mf_ps_store_rewrite(&s->store, true, changes, out);
+    MF_TRY(mf_ps_store_size(&s->store, false, &size));
+    bytes = (int64_t)size;
+    mf_ps_out_put(out, &bytes, sizeof bytes);
+    MF_TRY(mf_ps_store_rewrite(&s->store, false, changes, out));
     st = write_head(s, &head);
     if (st == MF_OK)
         mf_ps_out_put(out, head.data, head.len);
     mf_buf_deinit(&head);
-    return st == MF_OK ? mf_ps_store_write(&s->store, false, out) : st;
+    return st;
 }
 
 mf_status mf_ps_image_read(server *s, mf_ps_reader *in)
 {
-    const void *from = mf_ps_reader_take(in, 1, sizeof(image_head));
+    const void *size = mf_ps_reader_take(in, 1, sizeof(int64_t)), *from = NULL;
+    int64_t bytes = 0;
+    mf_ps_reader variables = { 0 };
     image_head h;
 
+    if (size) {
+        memcpy(&bytes, size, sizeof bytes);
+        variables.at = mf_ps_reader_take(in, bytes, 1);
+        variables.left = variables.at ? (size_t)bytes : 0;
+        from = mf_ps_reader_take(in, 1, sizeof(image_head));
+    }
     if (!from)
         return MF_FAIL(MF_DATA_LOSS, "a copy of a parameter server is cut short");
     memcpy(&h, from, sizeof h);
     MF_TRY(mf_ps_dedup_read(&s->done, in));
     MF_TRY(mf_ps_leases_read(s->leases, in));
-    MF_TRY(mf_ps_store_read(&s->store, in));
+    MF_TRY(mf_ps_store_read(&s->store, &variables));
     s->start = h.start;
     s->version = h.version;
     s->batches = h.batches;

@@ -13,7 +13,18 @@ struct mf_ps_kept {
     mf_ps_copy_of about;
     mf_buffer *bytes;
     size_t size; /* of them */
+    const mf_ps_area_step *of; /* the step, instead of that in `about`; NULL: the bytes do not
+                                  change */
 };
+
+/* What it contains now; false: nothing. */
+static bool is_complete(const struct mf_ps_kept *k, mf_ps_copy_of *about)
+{
+    *about = k->about;
+    if (k->of)
+        about->step = atomic_load_explicit(&k->of->step, memory_order_acquire);
+    return about->step != MF_PS_NO_COPY;
+}
 
 static void ps_replica_table_drop(mf_ps_replica_table *c, int64_t i)
 {
@@ -32,19 +43,44 @@ mf_status mf_ps_replica_table_put(mf_ps_replica_table *c, const mf_ps_copy_of *a
     for (int64_t i = c->n - 1; i >= 0; i--) {
         const mf_ps_copy_of *k = &c->kept[i].about;
 
-        if (is_same_slice(k, about) && (k->step <= about->step - STEPS || k->step >= about->step))
+        if (!c->kept[i].of && is_same_slice(k, about) &&
+            (k->step <= about->step - STEPS || k->step >= about->step))
             ps_replica_table_drop(c, i);
     }
     MF_TRY(mf_grow(&c->kept, &c->cap, c->n + 1, sizeof *c->kept));
-    c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size };
+    c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size, NULL };
     return MF_OK;
+}
+
+mf_status mf_ps_replica_table_watch(mf_ps_replica_table *c, const mf_ps_copy_of *about,
+                                    const mf_ps_area_step *of, mf_buffer *bytes, size_t size)
+{
+    MF_TRY(mf_grow(&c->kept, &c->cap, c->n + 1, sizeof *c->kept));
+    c->kept[c->n++] = (struct mf_ps_kept){ *about, mf_buffer_ref(bytes), size, of };
+    return MF_OK;
+}
+
+int64_t mf_ps_replica_table_last(const mf_ps_replica_table *c, int64_t generation, int64_t slice)
+{
+    int64_t last = MF_PS_NO_COPY;
+
+    for (int64_t i = 0; i < c->n; i++) {
+        mf_ps_copy_of about;
+
+        if (is_complete(&c->kept[i], &about) && about.generation == generation &&
+            about.slice == slice && about.step > last)
+            last = about.step;
+    }
+    return last;
 }
 
 const void *mf_ps_replica_table_find(const mf_ps_replica_table *c, const mf_ps_copy_of *about,
                                      size_t *size)
 {
     for (int64_t i = 0; i < c->n; i++) {
-        if (memcmp(&c->kept[i].about, about, sizeof *about) != 0)
+        mf_ps_copy_of here;
+
+        if (!is_complete(&c->kept[i], &here) || memcmp(&here, about, sizeof here) != 0)
             continue;
         *size = c->kept[i].size;
         return c->kept[i].bytes->data;
@@ -62,8 +98,12 @@ void mf_ps_replica_table_forget_before(mf_ps_replica_table *c, int64_t generatio
 
 void mf_ps_replica_table_list(const mf_ps_replica_table *c, mf_buf *out)
 {
-    for (int64_t i = 0; i < c->n; i++)
-        mf_buf_bytes(out, &c->kept[i].about, sizeof c->kept[i].about);
+    for (int64_t i = 0; i < c->n; i++) {
+        mf_ps_copy_of about;
+
+        if (is_complete(&c->kept[i], &about))
+            mf_buf_bytes(out, &about, sizeof about);
+    }
 }
 
 void mf_ps_replica_table_deinit(mf_ps_replica_table *c)

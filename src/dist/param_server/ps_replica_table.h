@@ -17,6 +17,14 @@ typedef struct mf_ps_copy_of {
     int64_t slice, step;
 } mf_ps_copy_of;
 
+/* Of an area of shared memory, in shared memory: the step of the copy there. MF_PS_NO_COPY: it is
+ * being written. */
+typedef struct mf_ps_area_step {
+    _Alignas(64) atomic_llong step;
+} mf_ps_area_step;
+
+enum { MF_PS_NO_COPY = -1 };
+
 typedef struct mf_ps_replica_table {
     struct mf_ps_kept *kept;
     int64_t n, cap;
@@ -26,7 +34,14 @@ typedef struct mf_ps_replica_table {
  * last two is dropped. */
 MF_MUST mf_status mf_ps_replica_table_put(mf_ps_replica_table *c, const mf_ps_copy_of *about,
                                           mf_buffer *bytes, size_t size);
-/* NULL: none. */
+/* The same for an area that its owner writes again and again: `of` says when it has a copy and of
+ * which step. The bytes keep `of` in memory. */
+MF_MUST mf_status mf_ps_replica_table_watch(mf_ps_replica_table *c, const mf_ps_copy_of *about,
+                                            const mf_ps_area_step *of, mf_buffer *bytes,
+                                            size_t size);
+/* The last step of this slice; MF_PS_NO_COPY: none. */
+int64_t mf_ps_replica_table_last(const mf_ps_replica_table *c, int64_t generation, int64_t slice);
+/* NULL: none. The owner of an area may be writing: find it again after use. */
 const void *mf_ps_replica_table_find(const mf_ps_replica_table *c, const mf_ps_copy_of *about,
                                      size_t *size);
 /* All slices of this generation are set: earlier ones are not needed any more. */

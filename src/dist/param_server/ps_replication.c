@@ -5,7 +5,14 @@
  *
  * On one host a copy is written once, into memory that all its keepers map, and stays there: of
  * three areas two hold copies, the third is free for the next step. The death of a server does not
- * affect the others' mapping. Otherwise copies travel in messages. */
+ * affect the others' mapping. Otherwise copies travel in messages.
+ *
+ * A synchronous server sends a message for the first copy only. Each area of the memory says which
+ * step it has, so the keepers have a later copy as soon as it is written, even if the server dies
+ * then. Two areas always hold the last two steps, which is enough: a server is at most one step
+ * ahead of another, because a step needs the replies of all servers to the last one. Asynchronous
+ * servers are not bound to each other in this way: a server that was considered lost may continue
+ * for some updates. Its copies count only when their keepers, which have left it, confirm them. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -130,20 +137,110 @@ static mf_status wait_until_kept(server *s, const mf_ps_copy_of *about, bool *al
     return st;
 }
 
-/* False: there is no shared memory. */
-static bool has_lane(server *s, size_t size)
+/* The steps of the areas lie where workers write pushes. */
+static mf_ps_area_step *area_steps(const mf_ps_shm *lane)
+{
+    return mf_ps_shm_push(lane);
+}
+
+/* Copies of this step and of later ones: the areas do not have them (any more). */
+static void withdraw(const mf_ps_shm *lane, int64_t step)
+{
+    for (int i = 0; i < MF_PS_ANSWERS; i++) {
+        if (atomic_load(&area_steps(lane)[i].step) >= step)
+            atomic_store(&area_steps(lane)[i].step, MF_PS_NO_COPY);
+    }
+}
+
+static mf_status make_lane(server *s, size_t size)
 {
     mf_ps_shm *lane = &s->copies_out;
 
+    if (lane->memory)
+        withdraw(lane, 0);
+    mf_ps_shm_close(lane);
+    MF_TRY(mf_ps_shm_make(lane, (int64_t)(size + size / 8 + SPARE)));
+    for (int i = 0; i < MF_PS_ANSWERS; i++) {
+        atomic_store(&area_steps(lane)[i].step, MF_PS_NO_COPY);
+        s->copied[i] = -1;
+    }
+    return MF_OK;
+}
+
+/* False: there is no shared memory. *fresh: no keeper has mapped it yet. */
+static bool has_lane(server *s, size_t size, bool *fresh)
+{
+    mf_ps_shm *lane = &s->copies_out;
+
+    if (lane->refused || !mf_ps_shm_may_be(s->o.net, mf_net_self(s->o.net)))
+        return false;
     for (int i = 0; i < keepers(s); i++) {
-        if (lane->refused || !mf_ps_shm_may_be(s->o.net, keeper(s, i)))
+        if (!mf_ps_shm_may_be(s->o.net, keeper(s, i)))
             return false;
     }
-    if (lane->memory && lane->room >= (int64_t)size)
-        return true;
-    mf_ps_shm_close(lane);
-    lane->refused = mf_ps_shm_make(lane, (int64_t)(size + size / 8 + SPARE)) != MF_OK;
+    *fresh = !lane->memory || lane->room < (int64_t)size;
+    if (*fresh)
+        lane->refused = make_lane(s, size) != MF_OK;
     return !lane->refused;
+}
+
+/* The area for the next copy; -1: none is free. */
+static int next_area(const server *s)
+{
+    return s->o.mode.sync ? (s->last_copy + 1) % MF_PS_ANSWERS
+                          : mf_ps_shm_free_answer(&s->copies_out);
+}
+
+static mf_status write_area(server *s, int area, int64_t step, size_t size)
+{
+    mf_ps_shm *lane = &s->copies_out;
+    mf_ps_out to = { .pool = s->t->pool, .at = lane->answers[area]->data, .left = size };
+    const int64_t before = s->copied[area];
+
+    withdraw(lane, step);
+    atomic_store(&area_steps(lane)[area].step, MF_PS_NO_COPY);
+    atomic_thread_fence(memory_order_seq_cst); /* before the bytes change */
+    s->copied[area] = -1;
+    MF_TRY(mf_ps_image_write(s, before, &to));
+    s->copied[area] = s->store.changes;
+    s->last_copy = area;
+    atomic_store_explicit(&area_steps(lane)[area].step, step, memory_order_release);
+    return MF_OK;
+}
+
+/* Of a lane of this or another server. */
+static mf_status watch_areas(server *s, const mf_ps_shm *lane, const mf_ps_copy_of *about,
+                             size_t size)
+{
+    for (int i = 0; i < MF_PS_ANSWERS; i++)
+        MF_TRY(mf_ps_replica_table_watch(s->o.copies, about, &area_steps(lane)[i], lane->answers[i],
+                                         size));
+    return MF_OK;
+}
+
+static mf_status ps_replication_hold(server *s, const mf_ps_shm *lane, const copy_head *head)
+{
+    if (s->o.mode.sync)
+        return watch_areas(s, lane, &head->about, (size_t)head->size);
+    return mf_ps_replica_table_put(s->o.copies, &head->about, lane->answers[head->area],
+                                   (size_t)head->size);
+}
+
+/* *kept: all keepers can use the memory. */
+static mf_status tell_keepers(server *s, const copy_head *head, bool *kept)
+{
+    mf_buf message = { 0 };
+    mf_status st;
+
+    mf_buf_bytes(&message, head, sizeof *head);
+    mf_ps_shm_tell(&s->copies_out, &message);
+    st = mf_buf_finish(&message);
+    if (st == MF_OK)
+        st = send_to_keepers(s, message.data, message.len + 1);
+    mf_buf_deinit(&message);
+    if (st == MF_OK)
+        st = ps_replication_hold(s, &s->copies_out, head);
+    return st == MF_OK ? wait_until_kept(s, &head->about, kept) : st;
 }
 
 /* *kept false: there is no shared memory, and nothing was done. */
@@ -151,31 +248,23 @@ static mf_status keep_in_lane(server *s, const mf_ps_copy_of *about, size_t size
 {
     mf_ps_shm *lane = &s->copies_out;
     copy_head head = { .about = *about, .area = -1, .size = (int64_t)size };
-    mf_ps_out to = { .pool = s->t->pool, .left = size };
-    const bool fresh = !lane->memory || lane->room < (int64_t)size;
-    mf_buf message = { 0 };
-    mf_status st;
+    bool fresh = false;
+    mf_status st = MF_OK;
 
     *kept = false;
-    if (has_lane(s, size))
-        head.area = mf_ps_shm_free_answer(lane);
+    if (has_lane(s, size, &fresh))
+        head.area = next_area(s);
     if (head.area < 0)
         return MF_OK;
-    to.at = lane->answers[head.area]->data;
-    MF_TRY(mf_ps_image_write(s, &to));
-    mf_buf_bytes(&message, &head, sizeof head);
-    mf_ps_shm_tell(lane, &message);
-    st = mf_buf_finish(&message);
-    if (st == MF_OK)
-        st = send_to_keepers(s, message.data, message.len + 1);
-    mf_buf_deinit(&message);
-    if (st == MF_OK)
-        st = mf_ps_replica_table_put(s->o.copies, about, lane->answers[head.area], size);
-    if (st == MF_OK)
-        st = wait_until_kept(s, about, kept);
+    MF_TRY(write_area(s, (int)head.area, about->step, size));
+    *kept = !fresh;
+    if (fresh || !s->o.mode.sync)
+        st = tell_keepers(s, &head, kept);
     if (fresh) /* the others have mapped it, or never will */
         mf_ps_shm_hide(lane);
     lane->refused = !*kept;
+    if (lane->refused)
+        withdraw(lane, 0);
     return st;
 }
 
@@ -213,7 +302,8 @@ static mf_status keep_by_message(server *s, const mf_ps_copy_of *about, size_t s
     if (st == MF_OK) {
         memcpy(room, &head, sizeof head);
         st = mf_ps_image_write(
-            s, &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
+            s, -1,
+            &(mf_ps_out){ .pool = s->t->pool, .at = (char *)room + sizeof head, .left = size });
     }
     if (st == MF_OK)
         st = keep_message(s, about, &message);
@@ -234,8 +324,7 @@ mf_status mf_ps_keep_copy(server *s)
     if (s->version > 0) /* workers push only when all servers have begun */
         mf_ps_replica_table_forget_before(s->o.copies, s->generation);
     MF_TRY(mf_ps_image_size(s, &size));
-    if (keepers(s) > 0)
-        MF_TRY(keep_in_lane(s, &about, size, &kept));
+    MF_TRY(keep_in_lane(s, &about, size, &kept));
     return kept ? MF_OK : keep_by_message(s, &about, size);
 }
 
@@ -273,7 +362,7 @@ static mf_status open_lane(mf_ps_shm *lane, const char *text)
 }
 
 /* False: it cannot be seen. */
-static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_buffer **out)
+static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r)
 {
     const char *text = (const char *)r->data + sizeof *head;
     mf_ps_shm *lane = &s->copies_in[r->from - s->o.n_workers];
@@ -284,10 +373,7 @@ static bool find_in_lane(server *s, const copy_head *head, const mf_mail *r, mf_
         MF_WARN("copies travel in messages instead of shared memory: %s", mf_error_message());
         return false;
     }
-    if (head->area >= MF_PS_ANSWERS || head->size < 0 || head->size > lane->room)
-        return false;
-    *out = mf_buffer_ref(lane->answers[head->area]);
-    return true;
+    return head->area < MF_PS_ANSWERS && head->size >= 0 && head->size <= lane->room;
 }
 
 /* Ownership of its bytes is transferred to this server. */
@@ -301,20 +387,44 @@ static bool find_in_message(mf_mail *r, const copy_head *head, mf_buffer **out)
     return true;
 }
 
-static mf_status take_copy(server *s, mf_mail *r)
+static mf_status hold_message(server *s, mf_mail *r, const copy_head *head, bool *found)
 {
     mf_buffer *bytes = NULL;
+    mf_status st = MF_OK;
+
+    *found = find_in_message(r, head, &bytes);
+    if (*found)
+        st = mf_ps_replica_table_put(s->o.copies, &head->about, bytes, (size_t)head->size);
+    mf_buffer_unref(bytes);
+    return st;
+}
+
+static mf_status hold_area(server *s, const mf_mail *r, const copy_head *head, bool *found)
+{
+    *found = find_in_lane(s, head, r);
+    return *found ? ps_replication_hold(s, &s->copies_in[r->from - s->o.n_workers], head) : MF_OK;
+}
+
+void mf_ps_show_copies(const server *s)
+{
+    for (int i = 0; s->o.copies && i < s->o.n_servers; i++) {
+        const int64_t step = mf_ps_replica_table_last(s->o.copies, s->generation, i);
+
+        if (i != s->o.index && step != MF_PS_NO_COPY)
+            mf_status_page_holds(mf_net_name(s->o.net, s->o.n_workers + i), step);
+    }
+}
+
+static mf_status take_copy(server *s, mf_mail *r)
+{
     copy_head head;
     bool found;
-    mf_status st = MF_OK;
+    mf_status st;
 
     if (r->from < s->o.n_workers || r->frame.size < sizeof head)
         return MF_OK; /* no server of this job sends this */
     memcpy(&head, r->data, sizeof head);
-    found = head.area >= 0 ? find_in_lane(s, &head, r, &bytes) : find_in_message(r, &head, &bytes);
-    if (found)
-        st = mf_ps_replica_table_put(s->o.copies, &head.about, bytes, (size_t)head.size);
-    mf_buffer_unref(bytes);
+    st = head.area >= 0 ? hold_area(s, r, &head, &found) : hold_message(s, r, &head, &found);
     if (st == MF_OK && found)
         mf_status_page_holds(mf_net_name(s->o.net, r->from), head.about.step);
     return st == MF_OK ? ps_replication_confirm(s, r->from, &head.about, found) : st;
@@ -335,6 +445,8 @@ static void ps_replication_fetch(server *s, const mf_mail *r, mf_buf *out)
     mf_buf_bytes(out, &about, sizeof about); /* this may be everything: some optimizers have no
                                                 slots */
     mf_buf_bytes(out, found, size);
+    if (mf_ps_replica_table_find(s->o.copies, &about, &size) != found)
+        mf_buf_clear(out); /* its owner has written a later copy meanwhile */
 }
 
 static mf_status ps_replication_answer(server *s, const mf_mail *r)

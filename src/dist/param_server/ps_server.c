@@ -271,6 +271,7 @@ static mf_status serve_one(server *s, mf_mail *r)
 static void show_version(const server *s)
 {
     mf_status_page_holds(mf_net_name(s->o.net, mf_net_self(s->o.net)), mf_ps_copy_at_hand(s).step);
+    mf_ps_show_copies(s);
 }
 
 static mf_status serve_and_show(server *s, mf_mail *r)

@@ -50,6 +50,9 @@ typedef struct server {
     mf_buf *last_reply; /* by worker; some of it may lie in its lane */
     mf_ps_shm *lanes; /* by worker */
     mf_ps_shm copies_out; /* to the servers after this one */
+    int64_t copied[MF_PS_ANSWERS]; /* by area of it: mf_ps_store.changes of the copy there; -1:
+                                      none */
+    int last_copy; /* the area of the last copy */
     mf_ps_shm *copies_in; /* by server: from it */
     const char *keeper; /* the keeper that has not confirmed this server's copy; NULL: no copy is in
                            flight */
@@ -116,12 +119,15 @@ MF_MUST mf_status mf_ps_keep_copy(server *s);
 /* The contents of a copy: of a synchronous server the slots; of an asynchronous one everything that
  * it needs to continue (ps_replica_image.c). */
 MF_MUST mf_status mf_ps_image_size(const server *s, size_t *out);
-MF_MUST mf_status mf_ps_image_write(const server *s, mf_ps_out *out);
+/* changes: what was written there before is of this mf_ps_store.changes; -1: nothing. */
+MF_MUST mf_status mf_ps_image_write(const server *s, int64_t changes, mf_ps_out *out);
 /* Replace an asynchronous server's state by the copy. INVALID_ARGUMENT, DATA_LOSS: the state is
  * partly changed, and the server has not begun. */
 MF_MUST mf_status mf_ps_image_read(server *s, mf_ps_reader *in);
 /* Which state of its slice this server has. */
 mf_ps_copy_of mf_ps_copy_at_hand(const server *s);
+/* Show the steps of the copies that this server keeps on the status page. */
+void mf_ps_show_copies(const server *s);
 /* Requests about copies (ps_replication.c). */
 MF_MUST mf_status mf_ps_serve_copies(server *s, mf_mail *r);
 MF_MUST mf_status mf_ps_send_reply(server *s, const mf_mail *r, const void *data, size_t size);

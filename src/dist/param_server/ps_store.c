@@ -40,17 +40,87 @@ static mf_status ps_store_add_weight(mf_model *m, const mf_piece *slice)
     return mf_graph_status(m->graph);
 }
 
+/* ---- variables that change by rows ---- */
+
+static bool has_prefix(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+/* It reads the variable behind its first input, or writes only some rows. */
+static bool keeps_other_rows(const char *op)
+{
+    return has_prefix(op, "ResourceSparseApply") || has_prefix(op, "ResourceScatter") ||
+           strcmp(op, "ResourceGather") == 0 || strcmp(op, "ReadVariableOp") == 0;
+}
+
+static bool is_initialization(const mf_ps_store *s, const mf_node *n)
+{
+    for (int i = 0; i < s->graph.init->n_controls; i++) {
+        if (s->graph.init->controls[i] == n)
+            return true;
+    }
+    return false;
+}
+
+static bool ps_store_uses(const mf_node *n, const mf_node *handle)
+{
+    for (int i = 0; i < n->n_inputs; i++) {
+        if (n->inputs[i].node == handle)
+            return true;
+    }
+    return false;
+}
+
+static bool changes_by_rows(const mf_ps_store *s, const mf_node *handle)
+{
+    const mf_graph *g = s->model->graph;
+
+    for (int64_t i = 0; i < g->n_nodes; i++) {
+        const mf_node *n = g->nodes[i];
+
+        if (ps_store_uses(n, handle) && !keeps_other_rows(n->op_name) && !is_initialization(s, n))
+            return false;
+    }
+    return true;
+}
+
+/* Is this variable the weight or one of its slots? */
+static bool is_of_weight(const char *name, const mf_weight *w)
+{
+    const size_t n = strlen(w->name);
+
+    return has_prefix(name, w->name) && (name[n] == '\0' || name[n] == '/');
+}
+
+/* The gradient whose rows are all that an update changes; -1: none. */
+static int ps_store_find_rows(const mf_ps_store *s, const char *name, const mf_node *handle,
+                              const mf_shape *shape)
+{
+    for (int g = 0; g < s->graph.n_gradients; g++) {
+        const mf_weight *w = s->graph.gradients[g].weight;
+
+        if (w->lookups && is_of_weight(name, w) && mf_shape_equal(shape, &w->shape) &&
+            changes_by_rows(s, handle))
+            return g;
+    }
+    return -1;
+}
+
 /* ---- variables ---- */
 
+/* handle: its node; NULL: none of a table. */
 static mf_status ps_store_add_variable(mf_ps_store *s, const char *name, mf_dtype dtype,
-                                       const mf_shape *shape)
+                                       const mf_shape *shape, const mf_node *handle)
 {
     mf_variable_spec spec = { .dtype = dtype, .declared = shape, .name = name };
     mf_object *object;
 
     MF_TRY(mf_resources_get(s->resources, "", name, &mf_variable_type, mf_variable_make, &spec,
                             &object));
-    s->variables[s->n_variables++] = (mf_ps_variable){ name, (mf_variable *)object };
+    s->variables[s->n_variables++] =
+        (mf_ps_variable){ name, (mf_variable *)object,
+                          handle ? ps_store_find_rows(s, name, handle, shape) : -1 };
     return MF_OK;
 }
 
@@ -63,11 +133,12 @@ static mf_status ps_store_list_variables(mf_ps_store *s)
         return MF_NOMEM("variables");
     for (int64_t i = 0; i < s->model->n_weights; i++)
         MF_TRY(ps_store_add_variable(s, s->model->weights[i]->name, MF_DTYPE_F32,
-                                     &s->model->weights[i]->shape));
+                                     &s->model->weights[i]->shape,
+                                     s->model->weights[i]->handle.node));
     for (int64_t i = 0; i < u->n_states; i++)
-        MF_TRY(
-            ps_store_add_variable(s, u->states[i].name, u->states[i].dtype, &u->states[i].shape));
-    return ps_store_add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR);
+        MF_TRY(ps_store_add_variable(s, u->states[i].name, u->states[i].dtype, &u->states[i].shape,
+                                     u->states[i].handle.node));
+    return ps_store_add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR, NULL);
 }
 
 mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out)
@@ -93,17 +164,66 @@ mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out)
     return MF_OK;
 }
 
-mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out)
+static mf_ps_changed *changed_by(const mf_ps_store *s, int gradient, int64_t change)
+{
+    return &s->changed[gradient * MF_PS_KNOWN_UPDATES + change % MF_PS_KNOWN_UPDATES];
+}
+
+/* Of the rows that changed after `changes`. */
+static void write_changed_rows(const mf_ps_store *s, const mf_ps_variable *v,
+                               const mf_tensor *value, int64_t changes, char *to)
+{
+    const size_t row = mf_tensor_bytes(value) / (size_t)value->shape.dims[0];
+
+    for (int64_t c = changes; c < s->changes; c++) {
+        const mf_ps_changed *x = changed_by(s, v->rows, c);
+
+        for (int64_t i = 0; i < x->n; i++)
+            memcpy(to + (size_t)x->ids[i] * row,
+                   (const char *)value->data + (size_t)x->ids[i] * row, row);
+    }
+}
+
+/* Copying all rows in order is faster than copying half of them in any order. */
+static bool few_rows_changed(const mf_ps_store *s, const mf_ps_variable *v, const mf_tensor *value,
+                             int64_t changes)
+{
+    int64_t rows = 0;
+
+    if (v->rows < 0 || changes < 0 || s->changes - changes > MF_PS_KNOWN_UPDATES)
+        return false;
+    for (int64_t c = changes; c < s->changes; c++)
+        rows += changed_by(s, v->rows, c)->n;
+    return rows < value->shape.dims[0] / 2;
+}
+
+static void rewrite_variable(const mf_ps_store *s, const mf_ps_variable *v, const mf_tensor *value,
+                             int64_t changes, mf_ps_out *out)
+{
+    char *to;
+
+    mf_ps_write_variable_head(out, v->name, (int64_t)mf_tensor_bytes(value));
+    if (!few_rows_changed(s, v, value, changes))
+        mf_ps_out_put(out, value->data, mf_tensor_bytes(value));
+    else if ((to = mf_ps_out_room(out, mf_tensor_bytes(value))) != NULL)
+        write_changed_rows(s, v, value, changes, to);
+}
+
+mf_status mf_ps_store_rewrite(const mf_ps_store *s, bool slots, int64_t changes, mf_ps_out *out)
 {
     for (int64_t i = slots ? s->n_slices : 0; i < s->n_variables; i++) {
         mf_tensor value = { 0 };
 
         MF_TRY(mf_variable_read(s->variables[i].variable, &value));
-        mf_ps_write_variable(out, s->variables[i].name, value.data, value.count,
-                             mf_dtype_cell(value.dtype));
+        rewrite_variable(s, &s->variables[i], &value, changes, out);
         mf_tensor_clear(&value);
     }
     return out->full ? MF_FAIL(MF_INTERNAL, "a slice is larger than it was") : MF_OK;
+}
+
+mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out)
+{
+    return mf_ps_store_rewrite(s, slots, -1, out);
 }
 
 static mf_status ps_store_set_variable(mf_variable *v, const char *name, const void *data,
@@ -126,12 +246,19 @@ static mf_status ps_store_set_variable(mf_variable *v, const char *name, const v
     return st;
 }
 
+/* What changed is not known: earlier copies are useless. */
+static void forget_changed(mf_ps_store *s)
+{
+    s->changes += MF_PS_KNOWN_UPDATES + 1;
+}
+
 mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in)
 {
     const char *name;
     const void *data;
     int64_t bytes;
 
+    forget_changed(s);
     while (mf_ps_read_variable(in, &name, &data, &bytes)) {
         for (int64_t i = 0; i < s->n_variables; i++) {
             if (strcmp(s->variables[i].name, name) == 0)
@@ -152,7 +279,8 @@ static mf_status name_feeds(mf_ps_store *s)
 
     s->feeds = mf_calloc(FIRST + 2 * n, sizeof *s->feeds);
     s->values = mf_calloc(FIRST + 2 * n, sizeof *s->values);
-    if (!s->feeds || !s->values)
+    s->changed = mf_calloc(MF_PS_KNOWN_UPDATES * n + 1, sizeof *s->changed);
+    if (!s->feeds || !s->values || !s->changed)
         return MF_NOMEM("gradients");
     s->feeds[CLOCK] = "clock:0";
     s->feeds[RATE] = "learning_rate:0";
@@ -175,6 +303,23 @@ mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i)
 mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i)
 {
     return &s->values[FIRST + 2 * i + 1];
+}
+
+static mf_status note_changed(mf_ps_store *s)
+{
+    for (int g = 0; g < s->graph.n_gradients; g++) {
+        const mf_tensor *rows = mf_ps_store_rows(s, g);
+        mf_ps_changed *x = changed_by(s, g, s->changes);
+
+        if (!s->graph.gradients[g].weight->lookups)
+            continue;
+        MF_TRY(mf_grow(&x->ids, &x->cap, rows->count, sizeof *x->ids));
+        x->n = rows->count;
+        if (x->n > 0)
+            memcpy(x->ids, rows->data, mf_tensor_bytes(rows));
+    }
+    s->changes++;
+    return MF_OK;
 }
 
 mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate)
@@ -202,6 +347,9 @@ mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate)
         st = mf_session_run(s->session, NULL, feeds, values, n, NULL, 0, &target, 1, NULL);
     mf_free(feeds);
     mf_free(values);
+    if (st == MF_OK)
+        return note_changed(s);
+    forget_changed(s); /* some of them may have changed */
     return st;
 }
 
@@ -244,6 +392,9 @@ void mf_ps_store_deinit(mf_ps_store *s)
         mf_object_unref(&s->variables[i].variable->object);
     for (int i = 0; s->values && i < s->n_feeds; i++)
         mf_tensor_clear(&s->values[i]);
+    for (int i = 0; s->changed && i < MF_PS_KNOWN_UPDATES * s->graph.n_gradients; i++)
+        mf_free(s->changed[i].ids);
+    mf_free(s->changed);
     mf_session_free(s->session);
     mf_resources_free(s->resources);
     if (s->model)

@@ -9,7 +9,16 @@
 typedef struct mf_ps_variable {
     const char *name;
     mf_variable *variable; /* a reference */
+    int rows; /* updates change only the rows of this gradient; -1: all of it */
 } mf_ps_variable;
+
+/* Rows that an update changed. */
+typedef struct mf_ps_changed {
+    int64_t *ids, n, cap;
+} mf_ps_changed;
+
+/* Updates whose rows are known. */
+enum { MF_PS_KNOWN_UPDATES = 3 };
 
 typedef struct mf_ps_store {
     const mf_piece *slices;
@@ -20,6 +29,8 @@ typedef struct mf_ps_store {
     mf_session *session;
     mf_ps_variable *variables; /* weights in the order of the slices, then the rest */
     int64_t n_variables;
+    int64_t changes; /* counts updates; grows by more when the variables are set */
+    mf_ps_changed *changed; /* by gradient: of the last updates, in a ring */
     /* of a run */
     const char **feeds;
     mf_tensor *values; /* by feed: clock, rate, then gradients and rows */
@@ -41,6 +52,10 @@ MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
 
 /* All variables, for a checkpoint, or (slots) without the weights, which workers have; and back. */
 MF_MUST mf_status mf_ps_store_write(const mf_ps_store *s, bool slots, mf_ps_out *out);
+/* The same into memory that has the result of a write at `changes`: of tables, only changed rows
+ * are written. */
+MF_MUST mf_status mf_ps_store_rewrite(const mf_ps_store *s, bool slots, int64_t changes,
+                                      mf_ps_out *out);
 /* The size of that in bytes. */
 MF_MUST mf_status mf_ps_store_size(const mf_ps_store *s, bool slots, size_t *out);
 MF_MUST mf_status mf_ps_store_read(mf_ps_store *s, mf_ps_reader *in);

@@ -77,14 +77,19 @@ bool mf_ps_range(const mf_trainer *t, const mf_placement *place, int server, con
     return true;
 }
 
-void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
-                          size_t cell)
+void mf_ps_write_variable_head(mf_ps_out *out, const char *name, int64_t bytes)
 {
-    const int64_t head[2] = { (int64_t)strlen(name) + 1, count * (int64_t)cell };
+    const int64_t head[2] = { (int64_t)strlen(name) + 1, bytes };
 
     mf_ps_out_put(out, head, sizeof head);
     mf_ps_out_put(out, name, (size_t)head[0]);
-    mf_ps_out_put(out, data, (size_t)head[1]);
+}
+
+void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
+                          size_t cell)
+{
+    mf_ps_write_variable_head(out, name, count * (int64_t)cell);
+    mf_ps_out_put(out, data, (size_t)count * cell);
 }
 
 bool mf_ps_read_variable(mf_ps_reader *r, const char **name, const void **data, int64_t *bytes)

@@ -144,6 +144,8 @@ MF_MUST mf_status mf_ps_take_variables(const mf_trainer *t, const mf_placement *
 
 void mf_ps_write_variable(mf_ps_out *out, const char *name, const void *data, int64_t count,
                           size_t cell);
+/* The beginning of it: the bytes of the value follow. */
+void mf_ps_write_variable_head(mf_ps_out *out, const char *name, int64_t bytes);
 /* The next variable; false: no more, or bad. */
 bool mf_ps_read_variable(mf_ps_reader *r, const char **name, const void **data, int64_t *bytes);
 
