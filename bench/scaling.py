@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Weak scaling from 1 to 8 processes: each has 64 samples of every batch, whatever their number. CPU time and bytes are
-measured, which does not need as many cores as processes.
+measured, which does not need as many cores as processes. Then threads of one process: instructions per step of `mlp`
+(valgrind counts them, threads do not poll) with 16 and 64 threads, against 2.
 
 Usage: scaling.py [--processes 1,2,4,8] [--steps 40] [--rounds 3]      MESHFLOW: the program (build/meshflow)
 
@@ -15,7 +16,9 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
+import shutil
 import statistics
 import subprocess
 
@@ -65,6 +68,21 @@ def tensorflow(n, steps):
     return sum(t["cpu"] for t in told) * 1e3 / (steps * n * BATCH), sent
 
 
+def instructions(threads, steps):
+    err = subprocess.run(["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", MESHFLOW, "train", "--model",
+                          "mlp", "--data", "fashion-mnist", "--batch", "128", "--steps", str(steps), "--threads",
+                          str(threads), "--no-test", "--quiet"], env={**os.environ, "MESHFLOW_POOL_SPIN_ROUNDS": "0"},
+                         capture_output=True, text=True, check=True).stderr
+    return int(re.search(r"Collected : (\d+)", err).group(1))
+
+
+def threads_of_a_process():
+    by_step = {n: (instructions(n, 32) - instructions(n, 12)) / 20 for n in (2, 16, 64)}
+    for n in (16, 64):
+        print("%-18s %9d %14.0f instructions by step, of 2 threads %.0f: ratio %.4f" % (
+            "threads", n, by_step[n], by_step[2], by_step[n] / by_step[2]), flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--processes", default="1,2,4,8")
@@ -85,6 +103,10 @@ def main():
             cpu, sent = statistics.median(r[0] for r in rows), statistics.median(r[1] for r in rows)
             alone = alone or cpu
             print("%-18s %9d %14.3f %11.2f %16.0f" % (name, n, cpu, alone / cpu, sent), flush=True)
+    if shutil.which("valgrind"):
+        threads_of_a_process()
+    else:
+        print("# without instruction counts: there is no valgrind")
 
 
 if __name__ == "__main__":

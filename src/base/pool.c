@@ -5,8 +5,14 @@
  *  1. A parallel job is on its caller's stack. It is in `jobs` only while it may still have pieces;
  *     a helper increments job->helpers under the lock before touching it, and the caller returns
  *     only after it has unlinked the job and seen helpers drop to zero.
- *  2. `signal` counts changes of the queues. Idle threads poll it for a short while without the
- *     lock, because waking a sleeping thread takes longer than many of the loops. */
+ *  2. A thread that finds neither job nor task joins the idle threads, under the lock. A thread that adds
+ *     work calls an idle thread, which no longer is one. So no work waits while a thread is idle,
+ *     and other idle threads are not disturbed.
+ *  3. The caller of a job calls two threads, each of which calls two more if there are pieces left:
+ *     a short loop wakes few of many threads. The thread that became idle last is called first.
+ *  4. An idle thread polls for a short while before it sleeps, because waking it takes longer than
+ *     many of the loops. It does not if the threads outnumber the cores, or if only the caller runs
+ *     loops: then it would take the core that another thread needs. */
 #include "base/pool.h"
 
 #include "base/machine_limits.h"
@@ -21,7 +27,9 @@
 #include <stdatomic.h>
 #include <string.h>
 
-MF_PARAM_INT(pool_spin_rounds, 4000, "polls of the queue before an idle thread sleeps");
+MF_PARAM_INT(pool_spin_rounds, 4000, "polls for work before an idle thread sleeps");
+
+enum { CALLS = 2 }; /* threads that a thread calls to a job */
 
 typedef struct parallel_job {
     void (*fn)(void *ctx, int64_t piece);
@@ -31,24 +39,28 @@ typedef struct parallel_job {
     mf_stop stop; /* the stop of the caller's thread */
     atomic_llong next; /* first unclaimed piece */
     atomic_int helpers; /* other threads inside the job */
+    int64_t called; /* threads called to it; guarded by lock */
     struct parallel_job *older; /* guarded by lock */
 } parallel_job;
 
 typedef struct pool_worker {
     struct mf_pool *pool;
     pthread_t id;
+    pthread_cond_t wake;
     bool leaves; /* guarded by lock */
+    bool sleeps; /* guarded by lock */
+    atomic_bool called; /* there is work; set under the lock */
+    struct pool_worker *next_idle; /* guarded by lock */
 } pool_worker;
 
 struct mf_pool {
     pthread_mutex_t lock;
-    pthread_cond_t wake;
     mf_task *first, *last; /* guarded by lock */
     parallel_job *jobs; /* newest first; guarded by lock */
-    atomic_uint signal;
-    int sleepers; /* guarded by lock */
+    pool_worker *idle; /* the last one first; guarded by lock */
     bool stopping;
     atomic_int threads;
+    int cores;
     pool_worker **workers; /* owned by the thread that owns the pool */
     int64_t started, cap;
 };
@@ -96,26 +108,74 @@ static mf_task *take_task(mf_pool *pool)
     return task;
 }
 
-/* The caller holds the lock before and after. */
-static void wait_for_work(mf_pool *pool, const pool_worker *w)
+/* False: no thread is idle. The caller holds the lock. */
+static bool call_thread(mf_pool *pool)
 {
-    const unsigned seen = atomic_load(&pool->signal);
-    int64_t rounds = MF_PARAM(pool_spin_rounds);
+    pool_worker *w = pool->idle;
 
-    pthread_mutex_unlock(&pool->lock);
-    while (rounds-- > 0 && atomic_load_explicit(&pool->signal, memory_order_acquire) == seen)
-        pause_briefly();
-    pthread_mutex_lock(&pool->lock);
-    if (atomic_load(&pool->signal) == seen && !pool->stopping && !w->leaves) {
-        pool->sleepers++;
-        pthread_cond_wait(&pool->wake, &pool->lock);
-        pool->sleepers--;
+    if (!w)
+        return false;
+    pool->idle = w->next_idle;
+    atomic_store_explicit(&w->called, true, memory_order_release);
+    if (w->sleeps)
+        pthread_cond_signal(&w->wake);
+    return true;
+}
+
+/* The caller holds the lock, and works on the job itself. */
+static void call_helpers(mf_pool *pool, parallel_job *job)
+{
+    const int64_t left = job->pieces - atomic_load_explicit(&job->next, memory_order_relaxed) - 1;
+
+    for (int i = 0; i < CALLS && i < left && job->called < job->pieces - 1; i++) {
+        if (!call_thread(pool))
+            return;
+        job->called++;
     }
+}
+
+static void leave_idle(mf_pool *pool, const pool_worker *w)
+{
+    pool_worker **at = &pool->idle;
+
+    while (*at && *at != w)
+        at = &(*at)->next_idle;
+    if (*at)
+        *at = w->next_idle;
+}
+
+static int64_t polls(const mf_pool *pool)
+{
+    const int threads = mf_pool_threads(pool);
+
+    return threads > 1 && threads <= pool->cores ? MF_PARAM(pool_spin_rounds) : 0;
+}
+
+/* The caller holds the lock before and after. */
+static void wait_for_work(mf_pool *pool, pool_worker *w)
+{
+    int64_t rounds = polls(pool);
+
+    atomic_store(&w->called, false);
+    w->next_idle = pool->idle;
+    pool->idle = w;
+    if (rounds > 0) {
+        pthread_mutex_unlock(&pool->lock);
+        while (rounds-- > 0 && !atomic_load_explicit(&w->called, memory_order_acquire))
+            pause_briefly();
+        pthread_mutex_lock(&pool->lock);
+    }
+    w->sleeps = true;
+    while (!atomic_load(&w->called) && !pool->stopping && !w->leaves)
+        pthread_cond_wait(&w->wake, &pool->lock);
+    w->sleeps = false;
+    if (!atomic_load(&w->called))
+        leave_idle(pool, w);
 }
 
 static void *pool_worker_main(void *arg)
 {
-    const pool_worker *w = arg;
+    pool_worker *w = arg;
     mf_pool *pool = w->pool;
 
     pthread_mutex_lock(&pool->lock);
@@ -125,6 +185,7 @@ static void *pool_worker_main(void *arg)
 
         if (job) {
             atomic_fetch_add(&job->helpers, 1);
+            call_helpers(pool, job);
             pthread_mutex_unlock(&pool->lock);
             (void)mf_mem_account_enter(job->account);
             (void)mf_stop_enter(job->stop);
@@ -143,8 +204,16 @@ static void *pool_worker_main(void *arg)
             wait_for_work(pool, w);
         }
     }
+    if (pool->first || find_job(pool))
+        (void)call_thread(pool); /* another one, in place of this one */
     pthread_mutex_unlock(&pool->lock);
     return NULL;
+}
+
+static void worker_free(pool_worker *w)
+{
+    pthread_cond_destroy(&w->wake);
+    mf_free(w);
 }
 
 static mf_status start_worker(mf_pool *pool)
@@ -157,9 +226,10 @@ static mf_status start_worker(mf_pool *pool)
         return MF_NOMEM("a thread pool");
     }
     w->pool = pool;
+    pthread_cond_init(&w->wake, NULL);
     error = mf_thread_start(&w->id, pool_worker_main, w);
     if (error != 0) {
-        mf_free(w);
+        worker_free(w);
         return MF_FAIL(MF_RESOURCE_EXHAUSTED,
                        "cannot start thread %lld of the pool: %s; a limit of this host or user "
                        "on threads may be reached (ulimit -u, pids.max)",
@@ -174,16 +244,16 @@ static mf_status start_worker(mf_pool *pool)
 static void end_workers(mf_pool *pool, int64_t left)
 {
     pthread_mutex_lock(&pool->lock);
-    for (int64_t i = left; i < pool->started; i++)
+    for (int64_t i = left; i < pool->started; i++) {
         pool->workers[i]->leaves = !pool->stopping;
-    atomic_fetch_add(&pool->signal, 1);
-    pthread_cond_broadcast(&pool->wake);
+        pthread_cond_signal(&pool->workers[i]->wake);
+    }
     pthread_mutex_unlock(&pool->lock);
     while (pool->started > left) {
         pool_worker *w = pool->workers[--pool->started];
 
         pthread_join(w->id, NULL);
-        mf_free(w);
+        worker_free(w);
     }
 }
 
@@ -216,7 +286,7 @@ mf_status mf_pool_new(int threads, mf_pool **out)
     if (!pool)
         return MF_NOMEM("a thread pool");
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->wake, NULL);
+    pool->cores = mf_usable_cores();
     st = mf_pool_resize(pool, threads);
     if (st != MF_OK)
         mf_pool_free(pool);
@@ -234,7 +304,6 @@ void mf_pool_free(mf_pool *pool)
     pthread_mutex_unlock(&pool->lock);
     end_workers(pool, 0);
     mf_free(pool->workers);
-    pthread_cond_destroy(&pool->wake);
     pthread_mutex_destroy(&pool->lock);
     mf_free(pool);
 }
@@ -253,9 +322,7 @@ void mf_pool_submit(mf_pool *pool, mf_task *task)
     else
         pool->first = task;
     pool->last = task;
-    atomic_fetch_add(&pool->signal, 1);
-    if (pool->sleepers > 0)
-        pthread_cond_signal(&pool->wake);
+    (void)call_thread(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -264,9 +331,7 @@ static void job_add(mf_pool *pool, parallel_job *job)
     pthread_mutex_lock(&pool->lock);
     job->older = pool->jobs;
     pool->jobs = job;
-    atomic_fetch_add(&pool->signal, 1);
-    if (pool->sleepers > 0)
-        pthread_cond_broadcast(&pool->wake);
+    call_helpers(pool, job);
     pthread_mutex_unlock(&pool->lock);
 }
 
