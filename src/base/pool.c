@@ -5,9 +5,9 @@
  *  1. A parallel job is on its caller's stack. It is in `jobs` only while it may still have pieces;
  *     a helper increments job->helpers under the lock before touching it, and the caller returns
  *     only after it has unlinked the job and seen helpers drop to zero.
- *  2. A thread that finds neither job nor task joins the idle threads, under the lock. A thread that adds
- *     work calls an idle thread, which no longer is one. So no work waits while a thread is idle,
- *     and other idle threads are not disturbed.
+ *  2. A thread that finds neither job nor task joins the idle threads, under the lock. A thread
+ * that adds work calls an idle thread, which no longer is one. So no work waits while a thread is
+ * idle, and other idle threads are not disturbed.
  *  3. The caller of a job calls two threads, each of which calls two more if there are pieces left:
  *     a short loop wakes few of many threads. The thread that became idle last is called first.
  *  4. An idle thread polls for a short while before it sleeps, because waking it takes longer than
