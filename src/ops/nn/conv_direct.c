@@ -123,8 +123,8 @@ static void pack_tap(void *ctx, int64_t i)
 {
     const direct_job *j = ctx;
     const int64_t lanes = j->tiles->lanes;
-    const int64_t tap = filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) *
-                        j->conv->out_channels;
+    const int64_t tap =
+        filter_tap(j, i) * (j->conv->window.channels / j->conv->groups) * j->conv->out_channels;
     float *group_at = (float *)(uintptr_t)j->w;
 
     for (int64_t g = 0; g < j->conv->groups; g++, group_at += j->cells * j->vectors * lanes) {
@@ -254,8 +254,8 @@ static int64_t chunk_at(const direct_job *j, int first, int *next)
     return cells;
 }
 
-static void run_block(const direct_job *j, int64_t group, int64_t block, const float *in,
-                      char *out, int64_t from, int64_t rows)
+static void run_block(const direct_job *j, int64_t group, int64_t block, const float *in, char *out,
+                      int64_t from, int64_t rows)
 {
     const int64_t lanes = j->tiles->lanes, v = first_vector(j, block), last = j->c.nd - 1;
     direct_block b = { .job = j, .vectors = first_vector(j, block + 1) - v };
@@ -285,8 +285,8 @@ static void run_block(const direct_job *j, int64_t group, int64_t block, const f
 static void run_section(const direct_job *j, int64_t image, int64_t from, int64_t rows,
                         float *buffer)
 {
-    const float *in =
-        mf_conv_section_read(&j->section, j->in + image * j->section.image_bytes, from, rows, buffer);
+    const float *in = mf_conv_section_read(&j->section, j->in + image * j->section.image_bytes,
+                                           from, rows, buffer);
     char *out = j->out + image * j->out_image * j->out_bytes;
     const int64_t row = j->out_image / j->c.out_size[0];
 

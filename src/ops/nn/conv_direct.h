@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_direct.h - convolutions of float and bfloat16 without a matrix of windows: blocks of registers read the
- * image itself. Channels are last. A result is one chain of multiply-adds over the taps, so its
- * bits depend on nothing but its window and its filter. */
+/* conv_direct.h - convolutions of float and bfloat16 without a matrix of windows: blocks of
+ * registers read the image itself. Channels are last. A result is one chain of multiply-adds over
+ * the taps, so its bits depend on nothing but its window and its filter. */
 #ifndef MF_OPS_NN_CONV_DIRECT_H
 #define MF_OPS_NN_CONV_DIRECT_H
 

@@ -10,8 +10,8 @@
  * `to` has pixels w and w + stride of line h. Lines have c->extent[1] pixels. */
 void mf_conv_pair_pixels(const mf_correlation *c, const uint16_t *image, int64_t from, int64_t rows,
                          uint32_t *to);
-/* `lines` lines of n positions with `channels` channels: cell (line, i, channel) has positions 2i and
- * 2i + 1 (or 0), with channels up to `width`, as 0. */
+/* `lines` lines of n positions with `channels` channels: cell (line, i, channel) has positions 2i
+ * and 2i + 1 (or 0), with channels up to `width`, as 0. */
 void mf_conv_pair_positions(const uint16_t *y, int64_t lines, int64_t n, int64_t channels,
                             int64_t width, uint32_t *to);
 

@@ -74,7 +74,8 @@ static mf_status run_channels_first(const mf_kernel *k, const mf_conv *conv, int
         MF_TRY_TO(done, swap_images(k, batch, in, x->count, x->data, last_x.data));
     if (conv->kind != MF_CONV_FORWARD)
         MF_TRY_TO(done, swap_images(k, batch, out, y->count, y->data, last_y.data));
-    MF_TRY_TO(done, run_last(&inner, &last, MF_DTYPE_F32, shards, last_x.data, w->data, last_y.data));
+    MF_TRY_TO(done,
+              run_last(&inner, &last, MF_DTYPE_F32, shards, last_x.data, w->data, last_y.data));
     if (conv->kind == MF_CONV_INPUT)
         st = swap_images(k, batch, x->count / batch / in, x->count, last_x.data, x->data);
     if (conv->kind == MF_CONV_FORWARD)

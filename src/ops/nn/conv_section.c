@@ -74,8 +74,8 @@ static void section_copy_line(const mf_conv_section *s, const char *image, float
 }
 
 /* Copies `rows` lines of a plane of the image (NULL: zeros), from line `at` on. */
-static void section_copy_lines(const mf_conv_section *s, const char *image, int64_t at, int64_t rows,
-                               float *to)
+static void section_copy_lines(const mf_conv_section *s, const char *image, int64_t at,
+                               int64_t rows, float *to)
 {
     const mf_correlation *c = s->c;
     const int d = c->nd - 2;
@@ -102,9 +102,9 @@ static void copy_section(const mf_conv_section *s, const char *image, int64_t at
     for (int64_t i = 0; i < rows; i++, to += s->step[0]) {
         const bool inside = at + i >= 0 && at + i < c->in[0];
 
-        section_copy_lines(
-            s, inside ? image + (at + i) * c->in[1] * c->in[2] * s->pixel_bytes : NULL, -c->lo[1],
-            c->extent[1], to);
+        section_copy_lines(s,
+                           inside ? image + (at + i) * c->in[1] * c->in[2] * s->pixel_bytes : NULL,
+                           -c->lo[1], c->extent[1], to);
     }
 }
 

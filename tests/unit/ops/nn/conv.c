@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv.c - convolutions of floats against one chain of multiply-adds per element: equal bits for
- * random shapes, strides, dilations, paddings, groups, layouts, shards and threads. Those of bfloat16
- * against the same chains in double. */
+ * random shapes, strides, dilations, paddings, groups, layouts, shards and threads. Those of
+ * bfloat16 against the same chains in double. */
+#include "../kernel_sets.h"
 #include "base/mem.h"
 #include "base/pool.h"
 #include "mf_test.h"
 #include "ops/nn/conv_partial.h"
 #include "ops/nn/conv_run.h"
-#include "../kernel_sets.h"
 
 #include <math.h>
 #include <string.h>
@@ -296,7 +296,8 @@ static void compare_halves(dice *d, mf_pool *pool, conv_fn *run, reads_fn *reads
     if (!reads(&c))
         return;
     t[0] = filled_bf16(d, c.window.batch * spatial(&c, c.window.in) * c.window.channels, &wide[0]);
-    t[1] = filled_bf16(d, spatial(&c, c.window.size) * c.window.channels * c.out_channels, &wide[1]);
+    t[1] =
+        filled_bf16(d, spatial(&c, c.window.size) * c.window.channels * c.out_channels, &wide[1]);
     t[2] = filled_bf16(d, c.window.batch * spatial(&c, c.window.out) * c.out_channels, &wide[2]);
     want = filled(d, t[result].count);
     const operands m = { wide[0].data, wide[1].data, wide[2].data };
