@@ -13,7 +13,7 @@ ok "env with TF_CONFIG" "by TF_CONFIG" "/job:worker/task:1   (TF_CONFIG task)" "
 ok "env as json" -- doctor env --json
 check "env as json: what it means" json "(d['task'], d['rank'], d['size'], d['processes'], d['chief'], d['mistakes']) ==
     ('/job:worker/task:1', 1, 2, 3, False, []) and d['tasks'][2]['address'] == '127.0.0.1:3'"
-ok "flags win, with either spelling" "by flags" "/job:ps/task:0" "note: flags says" -- \
+ok "flags win, with either spelling" "by flags" "/job:ps/task:0" "note: flags specifies" -- \
     env --worker_hosts a:1,b:1 --ps-hosts c:1 --job_name=ps --task-index 0
 export RANK=7
 ok "a weaker convention that is wrong is noted" "note: torchrun is also set, wrongly" -- doctor env

@@ -84,6 +84,7 @@ static void tensors(void)
     const char *data;
     size_t len;
 
+    BAD(mf_numerics_pin(NULL));
     BAD(mf_tensor_new(MF_DTYPE_F32, NULL, 2, &out));
     BAD(mf_tensor_new(MF_DTYPE_F32, dims, 2, NULL));
     BAD(mf_tensor_new(MF_DTYPE_F32, dims, -1, &out));

@@ -149,7 +149,7 @@ def a_chief_is_the_master_and_connections_may_be_of_any_kind(b):
 def calls_of_a_killed_or_stopped_worker_are_run_by_others(b):
     b.run(*b.map("want.npy", "--batch", "5"))
     for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "no message from it for"):
-        tasks = b.start({"worker": 3, "master": 1}, b.map("got.npy", "--batch", "5", "--timeout", "3", busy=8))
+        tasks = b.start({"worker": 3, "master": 1}, b.map("got.npy", "--batch", "5", "--timeout", "3", busy=40))
         victim = tasks["worker 1"]
         wait_until_busy(victim)
         victim.send_signal(how)
@@ -167,7 +167,7 @@ def calls_of_a_killed_or_stopped_worker_are_run_by_others(b):
 
 @test
 def without_workers_the_master_reports_why_it_ends(b):
-    tasks = b.start({"worker": 2, "master": 1}, b.map("got.npy", "--batch", "1", "--timeout", "5", busy=8))
+    tasks = b.start({"worker": 2, "master": 1}, b.map("got.npy", "--batch", "1", "--timeout", "5", busy=40))
     for name in "worker 0", "worker 1":
         wait_until_busy(tasks[name])
     for name in "worker 0", "worker 1":
@@ -179,7 +179,7 @@ def without_workers_the_master_reports_why_it_ends(b):
 @test
 def workers_end_when_the_master_is_lost_and_name_it(b):
     for how, said in (signal.SIGKILL, "is lost"), (signal.SIGSTOP, "no message from master 0 for"):
-        tasks = b.start({"worker": 2, "master": 2}, b.map("got.npy", "--batch", "1", "--timeout", "3", busy=8))
+        tasks = b.start({"worker": 2, "master": 2}, b.map("got.npy", "--batch", "1", "--timeout", "3", busy=40))
         wait_until_busy(tasks["worker 0"])
         tasks["master 0"].send_signal(how)
         for name in "worker 0", "worker 1", "master 1":
@@ -193,7 +193,7 @@ def a_launcher_leaves_failed_workers_to_the_masters(b):
     b.run(*b.map("want.npy", "--batch", "5"))
     script = ('case "$TF_CONFIG" in *\'"worker","index":1\'*) "$0" "$@" & sleep 1; kill -9 $!; wait $!; exit 7;; '
               'esac; exec "$0" "$@"')
-    args = b.map("got.npy", "--batch", "5", busy=8)
+    args = b.map("got.npy", "--batch", "5", busy=40)
     got = b.run("launch", "--masters", "1", "--workers", "3", "--json", "--", "sh", "-c", script, b.program, *args)
     b.same("got.npy", "want.npy")
     check(got["calls"] == 60, got)
