@@ -298,21 +298,28 @@ const mf_op mf_ops_conv[] = {
             "f32[1,2,2,1] f32[3,3,1,1] ; strides=[1,1,1,1] padding='VALID' !notf",
             "f32[1,5,5,3] f32[3,3,2,4] ; strides=[1,1,1,1] padding='SAME' !fails",
             "f32[5,5,3] f32[3,3,3,4] ; strides=[1,1,1,1] padding='SAME' !fails",
+            "f32[1,1,1,4] f32[2,2,4,1] ; strides=[1,1,1,1] padding='SAME' "
+            "dilations=[1,2147483647,2147483647,1] !notf !nograd",
+            "f32[1,1,1,4] f32[1,1,4,2] ; strides=[1,2147483647,2147483647,1] padding='EXPLICIT' "
+            "explicit_paddings=[0,0,2147483647,0,2147483647,0,0,0] !notf !nograd",
             "f32[1,5,5,3] f32[3,3,3,4] ; strides=[1,0,1,1] padding='SAME' !fails"),
-    CONV_OP(mf_rows_last, "Conv2DBackpropInput",
-            "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
-            "float,double,int32], " ATTRS_2D,
-            MF_OP_THEN, conv_backprop_infer, backprop_run, conv_input_grad,
-            "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-            "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
-            "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
-            "i32[4]{1,7,7,5} f32[3,3,5,5] f32[1,7,7,5] ; strides=[1,1,1,1] padding='SAME' "
-            "dilations=[1,2,2,1] !notf",
-            "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
-            "data_format='NCHW' !notf",
-            "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
-            "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
-            "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
+    CONV_OP(
+        mf_rows_last, "Conv2DBackpropInput",
+        "(input_sizes:int32, filter:T, out_backprop:T) -> (output:T) {T:type in [half,bfloat16,"
+        "float,double,int32], " ATTRS_2D,
+        MF_OP_THEN, conv_backprop_infer, backprop_run, conv_input_grad,
+        "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+        "i32[4]{2,5,6,8} f32[3,2,8,4] f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
+        "i32[4]{2,5,6,3} f64[3,3,3,4] f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
+        "i32[4]{2,9,7,6} bf16[3,3,6,20] bf16[2,5,4,20] ; strides=[1,2,2,1] padding='SAME' !nograd "
+        "!notf",
+        "i32[4]{1,7,7,5} f32[3,3,5,5] f32[1,7,7,5] ; strides=[1,1,1,1] padding='SAME' "
+        "dilations=[1,2,2,1] !notf",
+        "i32[4]{2,3,5,6} f32[3,3,3,4] f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
+        "data_format='NCHW' !notf",
+        "i32[4]{0,5,6,3} f32[3,3,3,4] f32[0,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
+        "i32[4]{2,5,6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails",
+        "i32[4]{2,5,-6,3} f32[3,3,3,4] f32[2,5,5,4] ; strides=[1,1,1,1] padding='SAME' !fails"),
     CONV_OP(
         NULL, "Conv2DBackpropFilter",
         "(input:T, filter_sizes:int32, out_backprop:T) -> (output:T) {T:type in floats, " ATTRS_2D,
@@ -320,6 +327,10 @@ const mf_op mf_ops_conv[] = {
         "f32[2,5,6,3] i32[4]{3,3,3,4} f32[2,5,6,4] ; strides=[1,1,1,1] padding='SAME'",
         "f32[2,5,6,8] i32[4]{3,2,8,4} f32[2,2,3,4] ; strides=[1,2,2,1] padding='VALID'",
         "f64[2,5,6,3] i32[4]{3,3,3,4} f64[2,3,3,4] ; strides=[1,2,2,1] padding='SAME'",
+        "bf16[3,9,7,5] i32[4]{3,3,5,20} bf16[3,9,7,20] ; strides=[1,1,1,1] padding='SAME' !nograd "
+        "!notf",
+        "f32[1,1,1,4] i32[4]{2,2,4,1} f32[1,1,1,1] ; strides=[1,1,1,1] padding='SAME' "
+        "dilations=[1,2147483647,2147483647,1] !notf !nograd",
         "f32[2,3,5,6] i32[4]{3,3,3,4} f32[2,4,5,6] ; strides=[1,1,1,1] padding='SAME' "
         "data_format='NCHW' !notf",
         "f32[70,9,9,8] i32[4]{3,3,8,8} f32[70,9,9,8] ; strides=[1,1,1,1] padding='SAME' !nograd "

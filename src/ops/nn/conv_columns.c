@@ -140,12 +140,15 @@ static tap_row row_at(const window_columns *c, const int64_t *o, int64_t row)
             }                                                                                      \
         }                                                                                          \
     }
+MOVE_COLUMNS(f32, float)
 MOVE_COLUMNS(f64, double)
 MOVE_COLUMNS(u32, uint32_t)
 
 static void gather_columns(mf_dtype type, const window_columns *c, const void *x, void *cols)
 {
-    if (type == MF_DTYPE_F64)
+    if (type == MF_DTYPE_F32)
+        gather_f32(c, x, cols);
+    else if (type == MF_DTYPE_F64)
         gather_f64(c, x, cols);
     else
         gather_u32(c, x, cols);
@@ -153,7 +156,9 @@ static void gather_columns(mf_dtype type, const window_columns *c, const void *x
 
 static void scatter_columns(mf_dtype type, const window_columns *c, const void *cols, void *x)
 {
-    if (type == MF_DTYPE_F64)
+    if (type == MF_DTYPE_F32)
+        scatter_f32(c, cols, x);
+    else if (type == MF_DTYPE_F64)
         scatter_f64(c, cols, x);
     else
         scatter_u32(c, cols, x);
@@ -162,7 +167,9 @@ static void scatter_columns(mf_dtype type, const window_columns *c, const void *
 static void add_columns(mf_dtype type, void *to, const void *from, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (type == MF_DTYPE_F64)
+        if (type == MF_DTYPE_F32)
+            ((float *)to)[i] += ((const float *)from)[i];
+        else if (type == MF_DTYPE_F64)
             ((double *)to)[i] += ((const double *)from)[i];
         else
             ((uint32_t *)to)[i] += ((const uint32_t *)from)[i];

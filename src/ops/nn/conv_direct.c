@@ -37,7 +37,6 @@ typedef struct direct_job {
     const char *in;
     const void *filter;
     const float *w; /* the packed filter: cells */
-    int64_t w_step; /* > 0: the filter is used in place, with this stride of cells */
     char *out;
     int64_t out_bytes; /* of an element */
     int64_t out_image; /* elements of a result image */
@@ -233,6 +232,8 @@ static void run_rows(const direct_block *b, const float *in, char *out, int64_t 
     }
     out += from * c->out_step[0] * out_step[0];
     for (int64_t r = 0; r < rows; r++) {
+        if (mf_stopped_after(middle * c->out[c->nd - 1] * b->job->cells))
+            return;
         for (int64_t m = 0; m < middle; m++)
             run_line(b, in + r * c->stride[0] * s->step[0] + m * in_plane,
                      out + r * c->out_step[0] * out_step[0] +
@@ -297,6 +298,29 @@ static void run_section(const direct_job *j, int64_t image, int64_t from, int64_
     if (j->then)
         j->then->run(j->then, image * j->out_image + from * row,
                      image * j->out_image + (from + rows) * row);
+}
+
+/* ---- the epilogue of a whole result ---- */
+
+typedef struct then_job {
+    const mf_epilogue *then;
+    int64_t count;
+} then_job;
+
+static void then_piece(void *ctx, int64_t piece)
+{
+    const then_job *j = ctx;
+    const int64_t from = piece * SECTION;
+
+    j->then->run(j->then, from, j->count - from < SECTION ? j->count : from + SECTION);
+}
+
+mf_status mf_conv_then(const mf_kernel *k, int64_t count)
+{
+    if (!k->then)
+        return MF_OK;
+    return mf_kernel_parallel(k, (count + SECTION - 1) / SECTION, then_piece,
+                              &(then_job){ k->then, count });
 }
 
 /* ---- pieces ---- */
@@ -429,8 +453,8 @@ mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, mf_dtype type,
         st = run_correlation(&j);
         images = j.out_image * conv->window.batch;
     }
-    if (st == MF_OK && k->then && count > 1)
-        k->then->run(k->then, 0, images);
+    if (st == MF_OK && count > 1)
+        st = mf_conv_then(k, images);
     mf_free(storage);
     return st;
 }

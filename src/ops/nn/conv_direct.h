@@ -12,4 +12,7 @@
 MF_MUST mf_status mf_conv_direct(const mf_kernel *k, const mf_conv *conv, mf_dtype type, void *x,
                                  const void *w, void *y);
 
+/* k->then, if there is one, for all `count` elements of the result. */
+MF_MUST mf_status mf_conv_then(const mf_kernel *k, int64_t count);
+
 #endif

@@ -35,6 +35,7 @@ typedef struct filter_job {
     const char *x, *y;
     int64_t bytes; /* of an element of x and y */
     int64_t x_step, line; /* from one cell of positions to the next; cells of positions of a line */
+    int64_t odd; /* 1: the last cell of a line has one position */
     int64_t y_row; /* elements of a row of dimension 0 */
     bool y_copies; /* rows of y are copied, with channels up to a whole vector */
     int64_t y_channels; /* of the copy or of y */
@@ -93,12 +94,20 @@ static void filter_cells(const filter_section *s, const float *x, float *w, int 
     for (int64_t b = 0; b < blocks; b++) {
         const int64_t v = all * b / blocks, vectors = all * (b + 1) / blocks - v;
         const int64_t left = j->out_group - v * lanes;
+        const int64_t channels = left < vectors * lanes ? left : vectors * lanes;
 
         t.dw = w + v * lanes;
         for (int64_t p = 0; p < planes; p++) {
             t.x = x + p * c->stride[0] * j->section.step[0];
             t.dy = s->y + v * lanes + p * t.rows * t.dy_row;
-            run_filter_tile(s, &t, rows, vectors, left < vectors * lanes ? left : vectors * lanes);
+            t.n = j->line - j->odd;
+            run_filter_tile(s, &t, rows, vectors, channels);
+        }
+        if (j->odd) { /* the last position of each line has no partner */
+            t.x = x + c->extent[last] * c->channels;
+            t.dy = s->y + v * lanes + (j->line - 1) * j->y_channels;
+            t.n = 1;
+            run_filter_tile(s, &t, rows, vectors, channels);
         }
     }
 }
@@ -116,7 +125,7 @@ static void run_range(const filter_section *s, int64_t from, int64_t to)
         const int64_t end = to - at < j->runs[i].length ? to - at : j->runs[i].length;
         const int64_t n = end - first, tiles = (n + most - 1) / most;
 
-        for (int64_t k = 0; n > 0 && k < tiles; k++) {
+        for (int64_t k = 0; n > 0 && k < tiles && !mf_stopped_after(s->rows * j->y_row); k++) {
             const int64_t cell = first + n * k / tiles;
 
             filter_cells(s, s->x + j->runs[i].at + cell, s->w + (at + cell) * j->conv->out_channels,
@@ -221,7 +230,7 @@ static int64_t cut_cells(const filter_job *j)
 
     if ((double)ranges > work / FILTER_WORK)
         ranges = (int64_t)(work / FILTER_WORK);
-    ranges = ranges < j->n_runs ? ranges : j->n_runs;
+    ranges = ranges < j->cells / MF_CONV_ROWS ? ranges : j->cells / MF_CONV_ROWS;
     return ranges > 1 ? ranges : 1;
 }
 
@@ -229,8 +238,9 @@ static int64_t cut_cells(const filter_job *j)
 static void pairs_init(filter_job *j)
 {
     j->section.step[1] = j->c.channels;
-    j->section.step[0] = j->c.extent[1] * j->c.channels;
+    j->section.step[0] = mf_conv_pair_cells(&j->c);
     j->x_step *= 2;
+    j->odd = j->line % 2;
     j->line = (j->line + 1) / 2;
     j->y_copies = true;
 }

@@ -35,6 +35,28 @@ static void pixels_inside(const mf_correlation *c, int64_t shift, int64_t *from,
     *to = *to > *from ? *to : *from;
 }
 
+/* Pixels that one position reads of a line, up to the last one. */
+static int64_t reach_of_line(const mf_correlation *c)
+{
+    return c->line[1].at[c->line[1].n - 1] + 1;
+}
+
+int64_t mf_conv_pair_cells(const mf_correlation *c)
+{
+    const int64_t odd = c->out[1] % 2 ? reach_of_line(c) : 0;
+
+    return (c->extent[1] + odd) * c->channels;
+}
+
+/* The pixels of the last position of a line, without a partner. */
+static void last_position(const mf_correlation *c, const uint16_t *line, uint32_t *to)
+{
+    const int64_t first = (c->out[1] - 1) * c->stride[1] - c->lo[1], n = reach_of_line(c);
+
+    for (int64_t w = first; w < first + n; w++, to += c->channels)
+        pair_values(w >= 0 && w < c->in[1] ? line + w * c->channels : NULL, NULL, c->channels, to);
+}
+
 /* Cells of a line: pixels w - lo and w - lo + stride. Both are inside for most w; the others are
  * done one by one. */
 static void pair_line(const mf_correlation *c, const uint16_t *line, uint32_t *to)
@@ -54,13 +76,15 @@ static void pair_line(const mf_correlation *c, const uint16_t *line, uint32_t *t
         pair_values(low, high, pixels * n, to + w * n);
         w += pixels - 1;
     }
+    if (c->out[1] % 2)
+        last_position(c, line, to + c->extent[1] * n);
 }
 
 void mf_conv_pair_pixels(const mf_correlation *c, const uint16_t *image, int64_t from, int64_t rows,
                          uint32_t *to)
 {
     const int64_t reach = c->line[0].at[c->line[0].n - 1] + 1;
-    const int64_t lines = (rows - 1) * c->stride[0] + reach, cells = c->extent[1] * c->channels;
+    const int64_t lines = (rows - 1) * c->stride[0] + reach, cells = mf_conv_pair_cells(c);
 
     for (int64_t i = 0; i < lines; i++, to += cells) {
         const int64_t h = from * c->stride[0] - c->lo[0] + i;

@@ -6,8 +6,12 @@
 
 #include "ops/nn/conv_correlation.h"
 
+/* Cells of a line: c->extent[1] pixels; if the number of positions is odd, also the pixels that the
+ * last position reads. */
+int64_t mf_conv_pair_cells(const mf_correlation *c);
 /* What `rows` rows of positions read, from row `from` on, with its padding: cell (h, w, channel) of
- * `to` has pixels w and w + stride of line h. Lines have c->extent[1] pixels. */
+ * `to` has pixels w and w + stride of line h. The pixels of a last, odd position are without a
+ * partner, which might be infinite. */
 void mf_conv_pair_pixels(const mf_correlation *c, const uint16_t *image, int64_t from, int64_t rows,
                          uint32_t *to);
 /* `lines` lines of n positions with `channels` channels: cell (line, i, channel) has positions 2i

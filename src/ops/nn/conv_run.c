@@ -3,12 +3,15 @@
  * directly; images of floats with channels first are transposed before and after. */
 #include "ops/nn/conv_run.h"
 
+#include "base/mem.h"
 #include "ops/nn/conv_columns.h"
 #include "ops/nn/conv_direct.h"
 #include "ops/nn/conv_filter.h"
 #include "ops/nn/conv_tiles.h"
 
 #include <string.h>
+
+enum { MOST_STRIDE = 16, MOST_TAPS = 1 << 20 };
 
 static mf_status run_last(const mf_kernel *k, const mf_conv *conv, mf_dtype type, int64_t shards,
                           void *x, void *w, void *y)
@@ -17,10 +20,29 @@ static mf_status run_last(const mf_kernel *k, const mf_conv *conv, mf_dtype type
                                         : mf_conv_direct(k, conv, type, x, w, y);
 }
 
+/* Direct kernels copy rows with their padding, visit every tap, and compute an input gradient once
+ * per remainder of the stride. That suits ordinary windows; others (padding, dilation or stride
+ * much larger than the image, which a client can send) become matrix products. */
+static bool is_ordinary(const mf_conv *conv)
+{
+    const mf_window *w = &conv->window;
+    int64_t taps = 1, span, reach, read;
+
+    for (int d = 0; d < w->nd; d++) {
+        if (!mf_mul_i64(w->out[d] - 1, w->stride[d], &span) ||
+            !mf_mul_i64(w->size[d] - 1, w->dilation[d], &reach) ||
+            !mf_add_i64(span, reach, &read) || read > 4 * w->in[d] + 64 ||
+            (conv->kind == MF_CONV_INPUT && w->stride[d] > MOST_STRIDE) ||
+            !mf_mul_i64(taps, w->size[d], &taps) || taps > MOST_TAPS)
+            return false;
+    }
+    return true;
+}
+
 bool mf_conv_reads_bf16(const mf_conv *conv)
 {
     return mf_conv_tiles_bf16() && conv->groups == 1 && conv->window.nd == 2 &&
-           !conv->window.channels_first;
+           !conv->window.channels_first && is_ordinary(conv);
 }
 
 /* ---- channels first ---- */
@@ -80,8 +102,8 @@ static mf_status run_channels_first(const mf_kernel *k, const mf_conv *conv, int
         st = swap_images(k, batch, x->count / batch / in, x->count, last_x.data, x->data);
     if (conv->kind == MF_CONV_FORWARD)
         st = swap_images(k, batch, y->count / batch / out, y->count, last_y.data, y->data);
-    if (st == MF_OK && k->then)
-        k->then->run(k->then, 0, conv->kind == MF_CONV_INPUT ? x->count : y->count);
+    if (st == MF_OK)
+        st = mf_conv_then(k, conv->kind == MF_CONV_INPUT ? x->count : y->count);
 done:
     mf_tensor_clear(&last_x);
     mf_tensor_clear(&last_y);
@@ -109,7 +131,7 @@ mf_status mf_conv_run(const mf_kernel *k, const mf_conv *conv, int64_t shards, c
 {
     if (x->count == 0 || y->count == 0 || w->count == 0)
         return run_empty(k, conv, x, w, y);
-    if (x->dtype != MF_DTYPE_F32 && x->dtype != MF_DTYPE_BF16)
+    if ((x->dtype != MF_DTYPE_F32 && x->dtype != MF_DTYPE_BF16) || !is_ordinary(conv))
         return mf_conv_columns(k, conv, shards, x, w, y);
     if (conv->window.channels_first)
         return run_channels_first(k, conv, shards, x, w, y);

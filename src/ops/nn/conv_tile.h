@@ -5,8 +5,8 @@
  * Every result is one chain of multiply-adds in the order of the runs (of the positions, for the
  * filter's gradient), so its bits depend neither on the width of vectors nor on the block.
  *
- * CELL: the type; V: a vector of floats; LANES; LOAD(p): a vector of cells; SPLAT(cell);
- * MULADD(sum, a, b); fn(name). */
+ * CELL: the type; V, W: vectors of floats and of cells; LANES; ZERO: a V; LOAD(p), SPLAT(cell): a
+ * W; MULADD(sum, a, b): a V; fn(name). */
 
 typedef float fn(sums) __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 

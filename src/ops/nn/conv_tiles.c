@@ -66,7 +66,8 @@ const mf_conv_tiles *mf_conv_tiles_float(void)
 }
 
 #if defined(__AVX512BF16__)
-#define CELL uint32_t
+typedef uint32_t bf16_pair __attribute__((may_alias, aligned(2)));
+#define CELL bf16_pair
 #define fn(name) conv_bf16_##name
 #define V __m512
 #define W __m512i

@@ -89,8 +89,8 @@ typedef struct taps_job {
     const void *x, *dy, *y;
     void *out; /* the results or the gradient */
     uint8_t *taps;
-    int64_t rows_per_piece;
-    bool covered; /* all windows are inside the image */
+    int64_t rows_per_piece, row_work;
+    bool covered; /* no window of a row crosses the side of the image */
     void (*row)(const struct taps_job *j, int64_t n, int64_t oh);
 } taps_job;
 
@@ -276,7 +276,7 @@ static void taps_piece(void *ctx, int64_t piece)
     const int64_t rows = j->w.batch * j->w.out[0], from = piece * j->rows_per_piece;
     const int64_t to = from + j->rows_per_piece < rows ? from + j->rows_per_piece : rows;
 
-    for (int64_t row = from; row < to && !mf_stopped_after(j->w.out[1] * j->w.channels); row++)
+    for (int64_t row = from; row < to && !mf_stopped_after(j->row_work); row++)
         j->row(j, row / j->w.out[0], row % j->w.out[0]);
 }
 
@@ -287,10 +287,11 @@ static mf_status taps_run(mf_kernel *k, taps_job *j, const mf_shape *image)
 
     MF_TRY(mf_window_init(&j->s->attrs, image, j->s->attrs.size, &j->w));
     rows = w->batch * w->out[0];
-    row = w->out[1] * w->channels * w->size[0] * w->size[1];
-    j->covered = w->pad_lo[1] == 0 && w->in[1] >= w->out[1] * w->stride[1];
-    if (row == 0 || rows == 0)
+    if (rows == 0 || w->out[1] == 0 || w->channels == 0)
         return MF_OK;
+    row = w->out[1] * w->channels * w->size[0] * w->size[1];
+    j->row_work = row;
+    j->covered = w->pad_lo[1] == 0 && w->in[1] >= w->out[1] * w->stride[1];
     j->rows_per_piece = row < GRAIN ? GRAIN / row + 1 : 1;
     return mf_kernel_parallel(k, (rows + j->rows_per_piece - 1) / j->rows_per_piece, taps_piece, j);
 }
@@ -309,6 +310,15 @@ static mf_status pool_taps_run(mf_kernel *k)
     j.taps = taps->data;
     j.row = x->dtype == MF_DTYPE_F32 ? max_row_f32 : max_row_bf16;
     return taps_run(k, &j, &x->shape);
+}
+
+static bool covers_image(const mf_window *w)
+{
+    for (int d = 0; d < 2; d++) {
+        if (w->size[d] != w->stride[d] || w->pad_lo[d] != 0 || w->in[d] != w->out[d] * w->size[d])
+            return false;
+    }
+    return true;
 }
 
 static mf_status pool_grad_taps_run(mf_kernel *k)
@@ -330,8 +340,7 @@ static mf_status pool_grad_taps_run(mf_kernel *k)
     j.out = dx->data;
     j.row = is_float ? max_grad_row_f32 : max_grad_row_bf16;
     MF_TRY(mf_window_init(&j.s->attrs, &j.s->image, j.s->attrs.size, &j.w));
-    if (j.w.size[0] != j.w.stride[0] || j.w.size[1] != j.w.stride[1] ||
-        j.w.in[0] != j.w.out[0] * j.w.size[0] || j.w.in[1] != j.w.out[1] * j.w.size[1])
+    if (!covers_image(&j.w))
         memset(dx->data, 0, (size_t)dx->count * mf_dtype_cell(dx->dtype));
     return taps_run(k, &j, &j.s->image);
 }
@@ -375,6 +384,8 @@ const mf_op mf_ops_pooling_taps[] = {
           "strides=[1,2,2,1] padding='VALID'",
           "u8[1,2,4,5]@0:2 f32[1,2,4,5] f32[1,2,4,5] ; image=[1,7,8,5] ksize=[1,2,1,1] "
           "strides=[1,3,2,1] padding='VALID'",
+          "u8[1,2,2,3]@0:4 f32[1,2,2,3] f32[1,2,2,3] ; image=[1,4,4,3] ksize=[1,2,2,1] "
+          "strides=[1,2,2,1] padding='EXPLICIT' explicit_paddings=[0,0,1,0,1,0,0,0]",
           "u8[0,2,3,3]@0:4 f32[0,2,3,3] f32[0,2,3,3] ; image=[0,4,6,3] ksize=[1,2,2,1] "
           "strides=[1,2,2,1] padding='VALID'",
           "u8[2,2,3,3]@0:4 f32[2,2,3,3] f32[2,2,2,3] ; image=[2,4,6,3] ksize=[1,2,2,1] "

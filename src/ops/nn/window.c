@@ -161,7 +161,7 @@ mf_status mf_window_length(const mf_window_attrs *a, int d, int64_t in, int64_t 
     const int64_t stride = a->stride[d];
     int64_t reach, pad, full;
 
-    *out = a->padding == MF_PAD_SAME && in >= 0 ? (in + stride - 1) / stride : MF_UNKNOWN_DIM;
+    *out = a->padding == MF_PAD_SAME && in >= 0 ? in / stride + (in % stride > 0) : MF_UNKNOWN_DIM;
     *pad_lo = a->padding == MF_PAD_EXPLICIT ? a->pad_lo[d] : 0;
     *pad_hi = a->padding == MF_PAD_EXPLICIT ? a->pad_hi[d] : 0;
     if (in < 0 || size < 0)

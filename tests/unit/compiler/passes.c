@@ -308,6 +308,49 @@ MF_TEST(compile_pooling_stores_the_place_of_maxima_and_includes_the_relu)
     end(&m);
 }
 
+/* relu(x), pooled by windows of 2x2, and a gradient with windows of size x size; fetched with and
+ * without its ReluGrad. */
+static void pooled_net(model *m, const char *pool, const char *grad, bool fetched)
+{
+    mf_output x, y, dx;
+
+    begin(m);
+    x = mf_apply(m->g, "Relu", MF_IN(INPUT(m, 2, 6, 6, 5)));
+    y = mf_applyf(m->g, "MaxPool", MF_IN(x), "%s", pool);
+    dx = mf_applyf(m->g, "MaxPoolGrad", MF_IN(x, y, INPUT(m, 2, 3, 3, 5)), "%s", grad);
+    if (fetched)
+        fetch(m, dx);
+    fetch(m, mf_apply(m->g, "ReluGrad", MF_IN(dx, x)));
+}
+
+MF_TEST(compile_pooling_needs_equal_windows_that_do_not_overlap)
+{
+    static const struct {
+        const char *pool, *grad;
+        bool fetched;
+        int taps, relu;
+    } cases[] = {
+#define WINDOWS(n, padding) "ksize=[1," n "," n ",1] strides=[1,2,2,1] padding='" padding "'"
+        { WINDOWS("2", "VALID"), WINDOWS("2", "VALID"), false, 1, 1 },
+        { WINDOWS("2", "VALID"), WINDOWS("2", "VALID"), true, 1, 0 },
+        { WINDOWS("2", "VALID"), WINDOWS("2", "SAME"), false, 0, 0 },
+        { WINDOWS("2", "VALID"), WINDOWS("1", "VALID"), false, 0, 0 },
+        { WINDOWS("1", "VALID"), WINDOWS("1", "VALID"), false, 1, 1 },
+        { WINDOWS("3", "SAME"), WINDOWS("3", "SAME"), false, 0, 0 },
+#undef WINDOWS
+    };
+
+    for (int i = 0; i < MF_COUNT(cases); i++) {
+        model m;
+
+        pooled_net(&m, cases[i].pool, cases[i].grad, cases[i].fetched);
+        T_EQ(count(&m, NULL, "_MaxPoolGradTaps", NULL), cases[i].taps);
+        T_EQ(count(&m, NULL, "_MaxPoolGradTaps", "relu"), cases[i].relu);
+        expect_same_bits_without(&m, "pooling");
+        end(&m);
+    }
+}
+
 MF_TEST(compile_no_pass_changes_a_bit_of_a_loop)
 {
     model m;
