@@ -32,6 +32,13 @@ static int64_t changed_now(server *s, int g, int64_t *ids)
     return n;
 }
 
+static int64_t all_rows(int64_t n, int64_t *ids)
+{
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = i;
+    return n;
+}
+
 /* Rows that any worker has changed since this worker's last push. */
 static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
 {
@@ -46,19 +53,30 @@ static int64_t changed_since(const server *s, int weight, int64_t version, int64
 }
 
 /* The rows of gradient g that the worker (-1: any) does not have yet. */
+static int64_t missing_rows(server *s, int g, int worker, int64_t *ids)
+{
+    const mf_weight *w = s->store.graph.gradients[g].weight;
+    const int i = mf_ps_index_of(s, w);
+
+    if (worker >= 0)
+        return changed_since(s, i, s->pulled[worker], ids);
+    return mf_ps_store_changes_rows(&s->store, i) ? changed_now(s, g, ids)
+                                                  : all_rows(w->shape.dims[0], ids);
+}
+
 static mf_status ps_answer_write_rows(server *s, int g, int worker, mf_ps_out *out)
 {
     const mf_weight *w = s->store.graph.gradients[g].weight;
     const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = mf_ps_first_row(s, w);
-    const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
+    const bool pushed = worker < 0 && mf_ps_store_changes_rows(&s->store, mf_ps_index_of(s, w));
+    const int64_t most = pushed ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
     int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
     mf_tensor value = { 0 };
     mf_status st;
 
     if (!ids)
         return MF_NOMEM("rows");
-    n = worker < 0 ? changed_now(s, g, ids)
-                   : changed_since(s, mf_ps_index_of(s, w), s->pulled[worker], ids);
+    n = missing_rows(s, g, worker, ids);
     st = mf_variable_read(s->store.variables[mf_ps_index_of(s, w)].variable, &value);
     if (st != MF_OK)
         n = 0;

@@ -184,6 +184,7 @@ static mf_status take_reply(mf_ps_client *c, mf_push_pull_round *r, int server)
 
     MF_TRY(mf_ps_answer_push(c, server, r->step, &data, &size));
     c->pulled += (int64_t)size;
+    c->replied[server] = (int64_t)size > c->replied[server] ? (int64_t)size : c->replied[server];
     a = (answer){ .in = { .at = data, .left = size } };
     st = read_reply(c, r, server, &a);
     if (st == MF_OK && (a.in.bad || a.in.left > 0))
