@@ -468,7 +468,7 @@ def kill(job, victim, updates):
 @test
 def a_lost_server_is_restored_from_a_copy_of_tables(b):
     """Of tables, only the rows that changed are copied again after an update; plain Adam and LAMB change all."""
-    kind = dict(model="wide-deep buckets=2000", data="synthetic-ctr", steps=600)
+    kind = dict(model="wide-deep buckets=2000", data="synthetic-ctr", steps=3000)
     for optimizer, memory in (("ftrl", "1"), ("ftrl", "0"), ("adam lazy=true", "1"), ("adam", "1"), ("lamb", "1")):
         want = b.alone("--lr", "0.01", optimizer=optimizer, **kind)["weights_sha256"]
         env = {"MESHFLOW_PS_SHARED_MEMORY": memory}
