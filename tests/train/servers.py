@@ -56,14 +56,32 @@ def synchronous_servers_give_the_bits_of_one_process(b):
 
 
 @test
+def optimizers_that_change_all_rows_of_tables_give_the_bits_of_one_process(b):
+    """Rows without a gradient change: by moments that decay, by weight decay, or by a norm of the whole table."""
+    kinds = [("sgd",), ("rmsprop",), ("adam",), ("adam amsgrad=true",), ("adam lazy=true",), ("adamw",), ("adamw lazy=true",),
+             ("adafactor",), ("lamb",), ("momentum", "--weight-decay", "0.01"), ("ftrl", "--weight-decay", "0.01"),
+             ("adam", "--ema", "0.9"), ("momentum", "--clip", "norm=0.01")]
+    for optimizer, *more in kinds:
+        kind = dict(model="wide-deep buckets=500", data="synthetic-ctr", optimizer=optimizer, steps=8)
+        want = b.alone(*more, **kind)["weights_sha256"]
+        for workers, ps in ((1, 1), (2, 1), (3, 2), (2, 3)):
+            got = b.served(workers, ps, *more, **kind)["weights_sha256"]
+            check(got == want, "%s %s: %d workers and %d servers differ" % (optimizer, more, workers, ps))
+        for mode in "mode=async", "mode=semi staleness=1":
+            got = b.served(1, 2, "--strategy", "parameter_server " + mode, *more, **kind)["weights_sha256"]
+            check(got == want, "%s %s: one worker of servers with %s differs" % (optimizer, more, mode))
+
+
+@test
 def any_weight_partitioning_gives_the_same_bits(b):
     rules = ["whole", "fixed shards=2 place=by_size", "fixed shards=7", "min_size shard_bytes=4096",
              "max_size shard_bytes=20000 max_shards=5 place=by_size"]
     for kind in (dict(model="mlp", steps=8),
-                 dict(model="wide-deep buckets=2000", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+                 dict(model="wide-deep buckets=2000", data="synthetic-ctr", optimizer="ftrl", steps=8),
+                 dict(model="wide-deep buckets=2000", data="synthetic-ctr", optimizer="adam", steps=8)):
         want = b.alone(**kind)["weights_sha256"]
         for i, rule in enumerate(rules):
-            out = b.out("%s-%d" % (kind["model"][:3], i))
+            out = b.out("%s-%s-%d" % (kind["model"][:3], kind.get("optimizer"), i))
             got = b.served(2, 3, "--strategy", "parameter_server partition=" + rule, "--out", out, **kind)
             check(got["weights_sha256"] == want, "%s, %s: other bits" % (kind, rule))
             b.run([b.program, "ckpt", "verify", out])
@@ -72,9 +90,12 @@ def any_weight_partitioning_gives_the_same_bits(b):
                         ("whole place=here", "round_robin or by_size")):
         _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=" + wrong, steps=2)), code=None)
         check(said in err, "%s: %s" % (wrong, err[-500:]))
-    _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=fixed shards=2", steps=2,
-                                          optimizer="lamb")), code=None)
-    check("partition=whole" in err, err[-500:])
+    tables = dict(model="wide-deep buckets=2000", data="synthetic-ctr")
+    for kind in dict(), dict(tables, optimizer="momentum", clip="norm=1"), dict(tables):
+        clip = ["--clip", kind.pop("clip")] if "clip" in kind else []
+        _, err = b.run(b.launch(1, 2, b.train("--strategy", "parameter_server partition=fixed shards=2", *clip,
+                                              **dict(dict(steps=2, optimizer="lamb"), **kind))), code=None)
+        check("partition=whole" in err, err[-500:])
 
 
 @test
@@ -132,7 +153,8 @@ def a_slow_worker_gets_fewer_shards(b):
 
 @test
 def messages_and_shared_memory_give_the_same_results(b):
-    for kind in (dict(model="mlp"), dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+    for kind in (dict(model="mlp"), dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8),
+                 dict(model="wide-deep buckets=500", data="synthetic-ctr", optimizer="adam", steps=8)):
         want = b.alone(**kind)["weights_sha256"]
         got = b.run(b.launch(2, 2, b.train(**kind)), env={"MESHFLOW_PS_SHARED_MEMORY": "0"})[0]
         check(got["weights_sha256"] == want, "%s: other bits" % kind)
@@ -252,7 +274,8 @@ def on_hosts(b, hosts, workers, servers, args):
 def workers_of_a_host_push_together(b):
     hosts = [[("worker", 0), ("worker", 1)], [("worker", 2), ("worker", 3)], [("ps", 0), ("ps", 1)]]
     for kind in (dict(model="mlp", optimizer="momentum", steps=9),  # in so few steps shards are not assigned by speed
-                 dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8)):
+                 dict(model="wide-deep", data="synthetic-ctr", optimizer="ftrl", steps=8),
+                 dict(model="wide-deep buckets=500", data="synthetic-ctr", optimizer="adam", steps=8)):
         want, sent = b.alone(**kind)["weights_sha256"], {}
         for by_host in ("true", "false"):
             got = on_hosts(b, hosts, 4, 2, b.train(
@@ -444,9 +467,9 @@ def kill(job, victim, updates):
 
 @test
 def a_lost_server_is_restored_from_a_copy_of_tables(b):
-    """Of tables, only the rows that changed are copied again after an update."""
-    kind = dict(model="wide-deep buckets=2000", data="synthetic-ctr", steps=600)
-    for optimizer, memory in (("ftrl", "1"), ("ftrl", "0"), ("adam lazy=true", "1")):
+    """Of tables, only the rows that changed are copied again after an update; plain Adam and LAMB change all."""
+    kind = dict(model="wide-deep buckets=2000", data="synthetic-ctr", steps=3000)
+    for optimizer, memory in (("ftrl", "1"), ("ftrl", "0"), ("adam lazy=true", "1"), ("adam", "1"), ("lamb", "1")):
         want = b.alone("--lr", "0.01", optimizer=optimizer, **kind)["weights_sha256"]
         env = {"MESHFLOW_PS_SHARED_MEMORY": memory}
         job = Job(b, 2, 3, "sync", "--max-restarts", "4", optimizer=optimizer, env=env, **kind)

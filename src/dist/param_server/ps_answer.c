@@ -32,6 +32,13 @@ static int64_t changed_now(server *s, int g, int64_t *ids)
     return n;
 }
 
+static int64_t all_rows(int64_t n, int64_t *ids)
+{
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = i;
+    return n;
+}
+
 /* Rows that any worker has changed since this worker's last push. */
 static int64_t changed_since(const server *s, int weight, int64_t version, int64_t *ids)
 {
@@ -45,32 +52,60 @@ static int64_t changed_since(const server *s, int weight, int64_t version, int64
     return n;
 }
 
-/* The rows of gradient g that the worker (-1: any) does not have yet. */
-static mf_status ps_answer_write_rows(server *s, int g, int worker, mf_ps_out *out)
+/* Rows of gradient g that the worker (-1: any) does not have yet. Owns: mf_free(*ids). */
+static mf_status find_missing_rows(server *s, int g, int worker, int64_t **ids, int64_t *n)
 {
-    const mf_weight *w = s->store.graph.gradients[g].weight;
-    const int64_t width = mf_shape_span(&w->shape, 1, w->shape.rank), first = mf_ps_first_row(s, w);
-    const int64_t most = worker < 0 ? mf_ps_store_rows(&s->store, g)->count : w->shape.dims[0];
-    int64_t *ids = mf_calloc(most + 1, sizeof *ids), n;
-    mf_tensor value = { 0 };
-    mf_status st;
+    const int table = mf_ps_index_of(s, s->store.graph.gradients[g].weight);
+    const int64_t rows = s->store.model->weights[table]->shape.dims[0];
+    const bool some = mf_ps_store_changes_rows(&s->store, table);
+    const int64_t most = worker < 0 && some ? mf_ps_store_rows(&s->store, g)->count : rows;
 
-    if (!ids)
+    *ids = mf_calloc(most + 1, sizeof **ids);
+    if (!*ids)
         return MF_NOMEM("rows");
-    n = worker < 0 ? changed_now(s, g, ids)
-                   : changed_since(s, mf_ps_index_of(s, w), s->pulled[worker], ids);
-    st = mf_variable_read(s->store.variables[mf_ps_index_of(s, w)].variable, &value);
-    if (st != MF_OK)
-        n = 0;
+    if (worker >= 0)
+        *n = changed_since(s, table, s->pulled[worker], *ids);
+    else
+        *n = some ? changed_now(s, g, *ids) : all_rows(rows, *ids);
+    return MF_OK;
+}
+
+/* Their numbers in the complete table, of which this slice begins with row `first`. */
+static void write_numbers(const int64_t *ids, int64_t n, int64_t first, mf_ps_out *out)
+{
     mf_ps_out_put(out, &n, sizeof n);
     for (int64_t i = 0; i < n; i++) {
         const int64_t global = ids[i] + first;
 
         mf_ps_out_put(out, &global, sizeof global);
     }
+}
+
+static void write_values(const mf_tensor *table, const int64_t *ids, int64_t n, mf_ps_out *out)
+{
+    const size_t row = mf_tensor_bytes(table) / (size_t)table->shape.dims[0];
+
+    if (n == table->shape.dims[0]) { /* in order */
+        mf_ps_out_put(out, table->data, mf_tensor_bytes(table));
+        return;
+    }
     for (int64_t i = 0; i < n; i++)
-        mf_ps_out_put(out, (const float *)value.data + ids[i] * width,
-                      (size_t)width * sizeof(float));
+        mf_ps_out_put(out, (const char *)table->data + (size_t)ids[i] * row, row);
+}
+
+static mf_status ps_answer_write_rows(server *s, int g, int worker, mf_ps_out *out)
+{
+    const mf_weight *w = s->store.graph.gradients[g].weight;
+    mf_tensor value = { 0 };
+    int64_t *ids, n;
+    mf_status st;
+
+    MF_TRY(mf_variable_read(s->store.variables[mf_ps_index_of(s, w)].variable, &value));
+    st = find_missing_rows(s, g, worker, &ids, &n);
+    if (st == MF_OK) {
+        write_numbers(ids, n, mf_ps_first_row(s, w), out);
+        write_values(&value, ids, n, out);
+    }
     mf_tensor_clear(&value);
     mf_free(ids);
     return st;

@@ -275,10 +275,12 @@ mf_status mf_ps_client_new(mf_net *net, int first_server, int n_servers, mf_trai
     c->batches = 1;
     c->factor = 1.0f;
     c->version = mf_calloc(n_servers, sizeof *c->version);
+    c->replied = mf_calloc(n_servers, sizeof *c->replied);
     c->lanes = mf_calloc(n_servers, sizeof *c->lanes);
     c->push = mf_calloc(n_servers, sizeof *c->push);
-    st = c->version && c->lanes && c->push ? mf_ps_place(t, n_servers, mode, &c->place)
-                                           : MF_NOMEM("parameter servers");
+    st = c->version && c->replied && c->lanes && c->push
+             ? mf_ps_place(t, n_servers, mode, &c->place)
+             : MF_NOMEM("parameter servers");
     if (st == MF_OK)
         st = mf_ps_accumulate_init(&c->held, t->graph.n_results);
     if (st == MF_OK)
@@ -324,6 +326,7 @@ void mf_ps_client_free(mf_ps_client *c)
         mf_buf_deinit(&c->push[s]);
     mf_free(c->push);
     mf_free(c->lanes);
+    mf_free(c->replied);
     mf_free(c->version);
     mf_free(c);
 }

@@ -25,6 +25,7 @@ struct mf_ps_client {
     int *answer; /* by server: the area of its lane for the reply; -1: none */
     mf_ps_mode mode;
     uint32_t seq; /* of requests; grows */
+    int64_t *replied; /* by server: bytes of its largest reply */
     int64_t *version; /* by server: of this worker's weights */
     int64_t done; /* batches of the training, as a server reported last */
     int64_t batches; /* that the next push is of */

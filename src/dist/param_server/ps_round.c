@@ -113,17 +113,16 @@ static mf_status append_rows(const mf_ps_client *c, mf_push_pull_round *r, int g
         mf_tensor_clear(&more_ids);
         return st;
     }
-    for (int64_t i = 0; i < had + n; i++) {
+    if (had > 0) {
+        memcpy(more_ids.data, ids->result.data, mf_tensor_bytes(&ids->result));
+        memcpy(more_rows.data, rows->result.data, mf_tensor_bytes(&rows->result));
+    }
+    for (int64_t i = 0; i < n; i++) {
         int64_t id;
 
-        if (i >= had)
-            memcpy(&id, new_ids + (size_t)(i - had) * sizeof id, sizeof id);
-        else
-            id = (int64_t)mf_tensor_float_at(&ids->result, i);
-        mf_tensor_put(&more_ids, i, (double)id);
+        memcpy(&id, new_ids + (size_t)i * sizeof id, sizeof id);
+        mf_tensor_put(&more_ids, had + i, (double)id);
     }
-    if (had > 0)
-        memcpy(more_rows.data, rows->result.data, mf_tensor_bytes(&rows->result));
     if (n > 0)
         memcpy((float *)more_rows.data + had * width, new_rows,
                (size_t)(n * width) * sizeof(float));
@@ -184,6 +183,7 @@ static mf_status take_reply(mf_ps_client *c, mf_push_pull_round *r, int server)
 
     MF_TRY(mf_ps_answer_push(c, server, r->step, &data, &size));
     c->pulled += (int64_t)size;
+    c->replied[server] = (int64_t)size > c->replied[server] ? (int64_t)size : c->replied[server];
     a = (answer){ .in = { .at = data, .left = size } };
     st = read_reply(c, r, server, &a);
     if (st == MF_OK && (a.in.bad || a.in.left > 0))

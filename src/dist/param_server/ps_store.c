@@ -141,6 +141,11 @@ static mf_status ps_store_list_variables(mf_ps_store *s)
     return ps_store_add_variable(s, "global_step", MF_DTYPE_I64, &MF_SCALAR, NULL);
 }
 
+bool mf_ps_store_changes_rows(const mf_ps_store *s, int weight)
+{
+    return s->variables[weight].rows >= 0;
+}
+
 mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out)
 {
     mf_tensor value = { 0 };

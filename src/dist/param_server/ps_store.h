@@ -47,6 +47,10 @@ mf_tensor *mf_ps_store_gradient(mf_ps_store *s, int i);
 mf_tensor *mf_ps_store_rows(mf_ps_store *s, int i);
 MF_MUST mf_status mf_ps_store_update(mf_ps_store *s, int64_t step, float learning_rate);
 
+/* Do updates change only the rows of this table that have a gradient? Some optimizers, and weight
+ * decay, change all. */
+bool mf_ps_store_changes_rows(const mf_ps_store *s, int weight);
+
 /* Its global_step: each update has counted it up. */
 MF_MUST mf_status mf_ps_store_steps(const mf_ps_store *s, int64_t *out);
 

@@ -281,14 +281,23 @@ static mf_status ps_update_join_rows(server *s, push *const *all, int n_all, int
     return st;
 }
 
-static void touch_rows(server *s)
+static void touch_rows(server *s, int g)
+{
+    const mf_weight *w = s->store.graph.gradients[g].weight;
+    const mf_tensor *at = mf_ps_store_rows(&s->store, g);
+    const int table = mf_ps_index_of(s, w);
+    const bool some = mf_ps_store_changes_rows(&s->store, table);
+    const int64_t n = some ? at->count : w->shape.dims[0];
+
+    for (int64_t i = 0; i < n; i++)
+        s->touched[table][some ? ((const int64_t *)at->data)[i] : i] = s->version;
+}
+
+static void touch_tables(server *s)
 {
     for (int g = 0; g < s->store.graph.n_gradients; g++) {
-        const mf_weight *w = s->store.graph.gradients[g].weight;
-        const mf_tensor *at = mf_ps_store_rows(&s->store, g);
-
-        for (int64_t i = 0; w->lookups && i < at->count; i++)
-            s->touched[mf_ps_index_of(s, w)][((const int64_t *)at->data)[i]] = s->version;
+        if (s->store.graph.gradients[g].weight->lookups)
+            touch_rows(s, g);
     }
 }
 
@@ -320,6 +329,6 @@ mf_status mf_ps_apply(server *s, push *const *all, int n_all)
     MF_TRY(mf_ps_store_update(&s->store, all[0]->head.step, all[0]->head.learning_rate));
     mf_ps_note(s, "update", "weights and slots", start);
     s->version++;
-    touch_rows(s);
+    touch_tables(s);
     return MF_OK;
 }

@@ -6,11 +6,23 @@
 
 #include <string.h>
 
+/* Pruning and Adasum leave tables alone. */
+static mf_placement_cut find_cut(const mf_trainer *t, const mf_ps_mode *mode)
+{
+    const char *clip = t->options.clip;
+
+    if (t->graph.updates.kind->whole || (clip && strncmp(clip, "norm", 4) == 0))
+        return MF_CUT_NONE;
+    return t->options.prune || mode->aggregation.how == MF_AGGREGATE_ADASUM ? MF_CUT_TABLES
+                                                                            : MF_CUT_ALL;
+}
+
 mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, mf_placement *out)
 {
     const mf_weight_partition *rule = &mode->partition;
+    const mf_placement_cut cut = find_cut(t, mode);
     const char *clip = t->options.clip;
-    bool global = false, whole;
+    bool global = false;
 
     MF_TRY(mf_prune_is_global(t->options.prune, t->arena, &global));
     if (global && servers > 1)
@@ -22,11 +34,9 @@ mf_status mf_ps_place(const mf_trainer *t, int servers, const mf_ps_mode *mode, 
                        "no parameter server has all gradients, so --clip %s needs one server "
                        "(--ps 1), or another strategy",
                        clip);
-    whole = t->graph.updates.kind->whole || t->options.prune ||
-            mode->aggregation.how == MF_AGGREGATE_ADASUM || (clip && strncmp(clip, "norm", 4) == 0);
     return rule->kind == MF_WEIGHT_PARTITION_EVEN
-               ? mf_placement_make(t->model, servers, whole, t->arena, out)
-               : mf_placement_assign(t->model, servers, whole, rule, t->arena, out);
+               ? mf_placement_make(t->model, servers, cut, t->arena, out)
+               : mf_placement_assign(t->model, servers, cut, rule, t->arena, out);
 }
 
 void mf_ps_log_placement(const mf_placement *place, const mf_weight_partition *rule)

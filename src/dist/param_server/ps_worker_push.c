@@ -35,14 +35,17 @@ static int64_t count_extra(const mf_ps_client *c, const mf_push_pull_round *r)
     return n;
 }
 
-/* The larger one of push and answer. */
+/* The larger one of push and answer. An answer has more rows than the push if other workers, or the
+ * optimizer, have changed more: it is expected to be as large as the largest so far. */
 static int64_t room_needed(const mf_ps_client *c, const mf_push_pull_round *r, int server)
 {
     const int64_t parts = r->n_parts > 1 ? r->n_parts : 1;
     const int64_t extra = server == 0 ? count_extra(c, r) : 0;
+    const int64_t push =
+        parts * (c->dense[server] + extra) * (int64_t)sizeof(float) + bytes_of_rows(c, r);
+    const int64_t most = push > c->replied[server] ? push : c->replied[server];
 
-    return parts * (c->dense[server] + extra) * (int64_t)sizeof(float) + bytes_of_rows(c, r) +
-           (int64_t)MF_PS_ALIGN * (c->place.n_slices[server] + 1);
+    return most + (int64_t)MF_PS_ALIGN * (c->place.n_slices[server] + 1);
 }
 
 static mf_status ask_to_open(mf_ps_client *c, int server, const mf_ps_shm *lane)

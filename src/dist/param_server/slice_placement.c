@@ -36,8 +36,14 @@ static void cut_evenly(mf_placement *p, const mf_weight *w, int64_t at, int64_t 
     }
 }
 
+static bool may_cut(mf_placement_cut cut, const mf_weight *w)
+{
+    return cut == MF_CUT_ALL || (cut == MF_CUT_TABLES && w->lookups);
+}
+
 /* Largest first, each to the server with the fewest bytes so far. */
-static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
+static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_placement_cut cut,
+                            mf_arena *arena)
 {
     int *owner = MF_ARENA_ARRAY(arena, int, m->n_weights);
     int64_t *load = MF_ARENA_ARRAY(arena, int64_t, p->n_servers);
@@ -51,7 +57,7 @@ static mf_status keep_whole(mf_placement *p, const mf_model *m, mf_arena *arena)
         int to = 0;
 
         for (int64_t i = 0; i < m->n_weights; i++) {
-            if (m->weights[i]->trained && !m->weights[i]->lookups && owner[i] < 0 &&
+            if (m->weights[i]->trained && !may_cut(cut, m->weights[i]) && owner[i] < 0 &&
                 (best < 0 || slice_placement_count_of(m->weights[i]) >
                                  slice_placement_count_of(m->weights[best])))
                 best = i;
@@ -127,7 +133,7 @@ static void slice_placement_deal(mf_placement *p, const mf_weight *w,
     }
 }
 
-mf_status mf_placement_assign(const mf_model *m, int servers, bool whole,
+mf_status mf_placement_assign(const mf_model *m, int servers, mf_placement_cut cut,
                               const mf_weight_partition *rule, mf_arena *arena, mf_placement *out)
 {
     int64_t *load = MF_ARENA_ARRAY(arena, int64_t, servers), turn = 0;
@@ -140,7 +146,7 @@ mf_status mf_placement_assign(const mf_model *m, int servers, bool whole,
 
         if (!w->trained || slice_placement_count_of(w) == 0)
             continue;
-        if (whole && !w->lookups && mf_weight_partition_shards(rule, &w->shape) > 1)
+        if (!may_cut(cut, w) && mf_weight_partition_shards(rule, &w->shape) > 1)
             return MF_FAIL(MF_INVALID_ARGUMENT,
                            "%s would be cut into %lld shards, and this optimizer, --clip, "
                            "--prune or aggregation=adasum needs complete weights: use "
@@ -153,14 +159,14 @@ mf_status mf_placement_assign(const mf_model *m, int servers, bool whole,
 
 /* ---- evenly ---- */
 
-mf_status mf_placement_make(const mf_model *m, int servers, bool whole, mf_arena *arena,
+mf_status mf_placement_make(const mf_model *m, int servers, mf_placement_cut cut, mf_arena *arena,
                             mf_placement *out)
 {
     int64_t total = 0, at = 0;
 
     MF_TRY(slice_placement_begin(m, servers, arena, out));
-    if (whole)
-        return keep_whole(out, m, arena);
+    if (cut != MF_CUT_ALL)
+        return keep_whole(out, m, cut, arena);
     for (int64_t i = 0; i < m->n_weights; i++)
         total += m->weights[i]->trained && !m->weights[i]->lookups
                      ? slice_placement_count_of(m->weights[i])

@@ -3,8 +3,8 @@
  *
  * By bytes, evenly: all weights in sequence, cut into as many equal pieces as there are servers.
  * Tables whose rows are looked up are cut between rows, each table over all servers, so that the
- * load of its rows is shared. Where weights must not be cut (an optimizer or a clipping that needs
- * complete weights), the largest goes to the server with the fewest bytes, and so on.
+ * load of its rows is shared. Of the weights that must not be cut (an optimizer or a clipping needs
+ * complete ones), the largest goes to the server with the fewest bytes, and so on.
  *
  * Or by a rule (weight_partition.h): weights are cut into shards, between rows of their first
  * dimension, and the shards are assigned to servers. A server has neighbouring shards of a weight,
@@ -27,12 +27,19 @@ typedef struct mf_placement {
     int *n_slices;
 } mf_placement;
 
+/* Which weights may be cut. */
+typedef enum mf_placement_cut {
+    MF_CUT_ALL,
+    MF_CUT_TABLES, /* only tables whose rows are looked up */
+    MF_CUT_NONE,
+} mf_placement_cut;
+
 /* Of the weights that are trained. Owns: the arena. */
-MF_MUST mf_status mf_placement_make(const mf_model *model, int servers, bool whole, mf_arena *arena,
-                                    mf_placement *out);
-/* The same by a rule other than MF_WEIGHT_PARTITION_EVEN; whole: the rule must not cut any weight,
- * otherwise INVALID_ARGUMENT naming the weight. */
-MF_MUST mf_status mf_placement_assign(const mf_model *model, int servers, bool whole,
+MF_MUST mf_status mf_placement_make(const mf_model *model, int servers, mf_placement_cut cut,
+                                    mf_arena *arena, mf_placement *out);
+/* The same by a rule other than MF_WEIGHT_PARTITION_EVEN. INVALID_ARGUMENT: it would cut a weight
+ * that must not be cut; names the weight. */
+MF_MUST mf_status mf_placement_assign(const mf_model *model, int servers, mf_placement_cut cut,
                                       const mf_weight_partition *rule, mf_arena *arena,
                                       mf_placement *out);
 /* A server's slice of a weight; NULL: none. */

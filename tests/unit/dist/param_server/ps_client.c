@@ -117,3 +117,33 @@ MF_TEST(servers_receive_in_a_message_what_exceeds_the_shared_memory)
 {
     run_with_client(push_through_a_message);
 }
+
+static int64_t pushed_in_lane(mf_ps_client *c)
+{
+    mf_push_pull_round r = { .samples = 1, .n_parts = 1 };
+    mf_buf message = { 0 };
+    mf_ps_push sent;
+
+    T_OK(mf_push_pull_round_init(&r, c->t->graph.n_results, 1));
+    r.parts[0] = (mf_reduction_tree_node){ 0, 1 };
+    fill(c, &r);
+    T_OK(mf_ps_write_push(c, &r, 0, &message));
+    memcpy(&sent, message.data, sizeof sent);
+    mf_push_pull_round_deinit(&r);
+    mf_buf_deinit(&message);
+    return sent.in_lane;
+}
+
+static void push_after_a_large_reply(mf_ps_client *c)
+{
+    T_OK(mf_ps_shm_make(&c->lanes[0], 1 << 16));
+    mf_ps_shm_hide(&c->lanes[0]);
+    T_TRUE(pushed_in_lane(c) > 0);
+    c->replied[0] = c->lanes[0].room; /* and its parts are aligned */
+    T_EQ(pushed_in_lane(c), -1);
+}
+
+MF_TEST(servers_get_more_shared_memory_after_a_reply_that_exceeds_it)
+{
+    run_with_client(push_after_a_large_reply);
+}

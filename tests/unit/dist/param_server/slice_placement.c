@@ -80,7 +80,7 @@ MF_TEST(parallel_placement_splits_weights_evenly_and_tables_between_rows)
     for (int servers = 1; servers <= 7; servers++) {
         mf_placement p;
 
-        T_OK(mf_placement_make(m, servers, false, m->graph->arena, &p));
+        T_OK(mf_placement_make(m, servers, MF_CUT_ALL, m->graph->arena, &p));
         check_whole(m, &p);
         T_TRUE(spread(&p, false) <= 1);
         T_TRUE(spread(&p, true) <= ROW);
@@ -93,7 +93,7 @@ MF_TEST(parallel_placement_does_not_split_weights_that_must_be_whole)
     mf_model *m = three_weights();
     mf_placement p;
 
-    T_OK(mf_placement_make(m, 2, true, m->graph->arena, &p));
+    T_OK(mf_placement_make(m, 2, MF_CUT_TABLES, m->graph->arena, &p));
     check_whole(m, &p);
     for (int i = 0; i < 4; i++) {
         const bool both = mf_placement_find(&p, 0, m->weights[i]) != NULL &&
@@ -104,6 +104,23 @@ MF_TEST(parallel_placement_does_not_split_weights_that_must_be_whole)
     T_TRUE(mf_placement_find(&p, 0, m->weights[0]) != NULL); /* the largest */
     T_TRUE(mf_placement_find(&p, 1, m->weights[1]) != NULL);
     T_TRUE(mf_placement_find(&p, 1, m->weights[3]) != NULL);
+    mf_model_free(m);
+}
+
+MF_TEST(parallel_placement_does_not_split_tables_that_must_be_whole)
+{
+    mf_model *m = three_weights();
+    const mf_weight_partition rule = { .kind = MF_WEIGHT_PARTITION_MIN_SIZE, .bytes = 20000 };
+    mf_placement p;
+
+    T_OK(mf_placement_make(m, 2, MF_CUT_NONE, m->graph->arena, &p));
+    check_whole(m, &p);
+    for (int i = 0; i < 4; i++) /* the table is the largest */
+        T_TRUE(mf_placement_find(&p, i == 2 ? 0 : 1, m->weights[i]) != NULL &&
+               mf_placement_find(&p, i == 2 ? 1 : 0, m->weights[i]) == NULL);
+    T_OK(mf_placement_assign(m, 2, MF_CUT_TABLES, &rule, m->graph->arena, &p));
+    T_FAILS(MF_INVALID_ARGUMENT, "table would be cut into 2 shards",
+            mf_placement_assign(m, 2, MF_CUT_NONE, &rule, m->graph->arena, &p));
     mf_model_free(m);
 }
 
@@ -157,7 +174,7 @@ MF_TEST(parallel_placement_follows_partitioners)
                 mf_placement p;
 
                 rule.by_size = by_size;
-                T_OK(mf_placement_assign(m, servers, false, &rule, m->graph->arena, &p));
+                T_OK(mf_placement_assign(m, servers, MF_CUT_ALL, &rule, m->graph->arena, &p));
                 for (int64_t i = 0; i < 4; i++) {
                     const int64_t shards = mf_weight_partition_shards(&rule, &m->weights[i]->shape);
 
@@ -176,11 +193,11 @@ MF_TEST(parallel_placement_is_round_robin_or_least_loaded)
     mf_weight_partition rule = { .kind = MF_WEIGHT_PARTITION_WHOLE };
     mf_placement p;
 
-    T_OK(mf_placement_assign(m, 3, true, &rule, m->graph->arena, &p));
+    T_OK(mf_placement_assign(m, 3, MF_CUT_NONE, &rule, m->graph->arena, &p));
     for (int i = 0; i < 4; i++) /* kernel, bias, table, small: one after the other */
         T_TRUE(mf_placement_find(&p, i % 3, m->weights[i]) != NULL);
     rule.by_size = true;
-    T_OK(mf_placement_assign(m, 2, true, &rule, m->graph->arena, &p));
+    T_OK(mf_placement_assign(m, 2, MF_CUT_NONE, &rule, m->graph->arena, &p));
     T_TRUE(mf_placement_find(&p, 0, m->weights[0]) != NULL); /* 3300 elements */
     for (int i = 1; i < 3; i++) /* 33, 8008 */
         T_TRUE(mf_placement_find(&p, 1, m->weights[i]) != NULL);
@@ -188,6 +205,6 @@ MF_TEST(parallel_placement_is_round_robin_or_least_loaded)
            NULL); /* 21: the server with the fewest bytes now */
     rule = (mf_weight_partition){ .kind = MF_WEIGHT_PARTITION_FIXED, .shards = 2 };
     T_FAILS(MF_INVALID_ARGUMENT, "kernel would be cut into 2 shards",
-            mf_placement_assign(m, 3, true, &rule, m->graph->arena, &p));
+            mf_placement_assign(m, 3, MF_CUT_TABLES, &rule, m->graph->arena, &p));
     mf_model_free(m);
 }
