@@ -118,7 +118,7 @@ NOT_SPECIAL = [
     (r"LRN(Grad)?", "nan inf",
      "a channel counts in its window alone; TensorFlow multiplies all others by zero, which makes them NaN"),
     (r"Conv[23]D.*|DepthwiseConv2dNative.*", "nan inf",
-     "what lies outside of the image does not count; TensorFlow multiplies filters by zero there, which makes NaN"),
+     "where windows reach beyond the image, an infinite filter gives NaN in Conv2D and Conv3D of float, as in TensorFlow, and has no effect in the other kernels"),
     (r"ResizeBicubic", "nan inf",
      "a pixel of weight zero does not count; TensorFlow multiplies it, which makes NaN"),
     (r"(Resource)?(Sparse)?ApplyFtrl(V2)?", "nan inf",
