@@ -45,7 +45,7 @@ typedef struct mf_conv_tiles {
 
 /* For cells of one float. */
 const mf_conv_tiles *mf_conv_tiles_float(void);
-/* For cells of two bfloat16; NULL if the instruction set has no instruction for them. A sum is then
+/* For cells of two bfloat16; NULL if the instruction set has no fast instruction for them. A sum is
  * one chain of the instruction VDPBF16PS: it adds the product of the second elements and then that
  * of the first ones, each with one rounding, and treats denormals as 0. */
 const mf_conv_tiles *mf_conv_tiles_bf16(void);
