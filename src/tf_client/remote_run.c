@@ -121,6 +121,10 @@ static mf_status step_failed(const Tensorflow__RunStepResponse *r)
     return MF_FAIL(st, "%.*s ...\n\t %.*s", room - end, m, end, node);
 }
 
+/* The master ends the step at its timeout and says what it waited for. The call itself ends this
+ * much later, if no reply has arrived. */
+enum { ANSWER_MS = 1000 };
+
 mf_status mf_remote_run(const mf_remote_step *s, mf_tensor **results)
 {
     Tensorflow__RunStepRequest request = TENSORFLOW__RUN_STEP_REQUEST__INIT;
@@ -136,7 +140,7 @@ mf_status mf_remote_run(const mf_remote_step *s, mf_tensor **results)
     if (!arena)
         return MF_NOMEM("a step");
     if (s->timeout_ms > 0 && s->timeout_ms < INT64_MAX / 2000000)
-        q.deadline_ns = mf_clock_ns() + s->timeout_ms * 1000000;
+        q.deadline_ns = mf_clock_ns() + (s->timeout_ms + ANSWER_MS) * 1000000;
     MF_TRY_TO(done, put_step(s, arena, &request));
     MF_TRY_TO(done, mf_rpc_stub_ask(s->caller, &q, arena, &reply));
     r = (const Tensorflow__RunStepResponse *)reply;

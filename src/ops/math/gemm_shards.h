@@ -191,7 +191,8 @@ static void tree_block(const mf_gemm *g, const shard_strip *p, float *out, int64
         {
             const shard_sum sum = { last ? out : stack[depth - adds],
                                     last ? out_row : row,
-                                    { stack[depth] - BLOCK_SIZE, adds, row, -BLOCK_SIZE } };
+                                    { adds > 0 ? stack[depth - 1] : NULL, adds, row,
+                                      -BLOCK_SIZE } };
 
             if (quad)
                 quad_block(p, k, &sum);
