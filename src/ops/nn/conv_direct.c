@@ -359,8 +359,8 @@ static void direct_piece(void *ctx, int64_t piece)
 /* Whole images if there are enough of them, because sections of an image read common rows. */
 static int64_t direct_cut_rows(direct_job *j)
 {
-    const double work =
-        (double)j->rows * (double)(j->out_image / j->c.out_size[0]) * (double)j->cells;
+    const int64_t row = j->out_image / j->c.out_size[0];
+    const double work = (double)j->rows * (double)row * (double)j->cells;
     int64_t pieces = work < DIRECT_WORK * MAX_DIRECT_PIECES ? (int64_t)(work / DIRECT_WORK) + 1
                                                             : MAX_DIRECT_PIECES;
 
